@@ -1,8 +1,8 @@
 //! The queue and the seats of one pool.
 //!
 //! Contract:
-//! 1. Requests leave the queue in order of arrival. A request that is put back keeps its number and so its
-//!    position.
+//! 1. Clients take turns, and the requests of a client leave the queue in order of arrival ([`Line`]). A request
+//!    that is put back keeps its number and so its position among those of its client.
 //! 2. A request goes to the worker with the most free seats, because the threads of one process share a GVL.
 //!    Among equals, it goes to the worker with the fewest open tunnels (WebSockets and other connections that
 //!    the app has taken over). A worker is passed over while a [`Reason`] holds; one that computes comes
@@ -13,16 +13,23 @@
 //! 5. A seat is given back exactly once, through [`Dispatch::finished`], [`Dispatch::put_back`] or
 //!    [`Dispatch::worker_gone`].
 //! 6. A new request is refused at once if, at the queue's current rate ([`Throughput`]), it would wait longer
-//!    than allowed; but never while fewer requests wait than there are seats. A request that has already
-//!    waited is never refused.
+//!    than allowed for the requests that are served before it; but never while fewer requests wait than there are
+//!    seats. A request that has already waited is never refused for that reason.
+//! 7. A full queue refuses a new request of the client that has the most. Another client's request takes the place
+//!    of the newest of those.
+//! 8. A request that gets a free seat at once belongs to no client: its key is not asked for, and it does not
+//!    count as a turn.
 
 use crate::availability::Reason;
-use crate::fifo::Fifo;
+use crate::class::{ClassFigures, ClassShare};
+use crate::client::QueueKey;
+use crate::line::{Line, Waiter};
+use crate::links::NONE;
 use crate::load::{Load, Refusals};
 use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::throughput::Throughput;
-use crate::ticket::{Admission, Assignment, PoolIndex, Serial, Ticket};
+use crate::ticket::{Admission, Assignment, PoolIndex, Serial, TakenBack, Ticket, Turn};
 use crate::trial::Trial;
 use crate::worker::Worker;
 use std::time::{Duration, Instant};
@@ -31,7 +38,7 @@ use std::time::{Duration, Instant};
 pub struct Dispatch {
     pool: PoolIndex,
     workers: Vec<Worker>,
-    queue: Fifo,
+    queue: Line,
     next: u64,
     max_queue: usize,
     pace: Pace,
@@ -52,7 +59,7 @@ impl Dispatch {
         Dispatch {
             pool: PoolIndex::DEFAULT,
             workers: Vec::new(),
-            queue: Fifo::default(),
+            queue: Line::default(),
             next: 0,
             max_queue,
             pace: Pace::default(),
@@ -72,50 +79,89 @@ impl Dispatch {
     }
 
     pub(crate) fn of_pool(self, pool: PoolIndex) -> Dispatch {
-        Dispatch { pool, ..self }
+        let queue = self.queue.of_pool(pool);
+        Dispatch { pool, queue, ..self }
     }
 
-    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`.
+    /// Takes a free seat for a new request of front thread `thread`. Returns `None` if no seat is free, or if
+    /// requests wait, to which it belongs.
     #[inline]
-    pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
-        let ticket = Ticket { number: self.next, thread, slot, pool: self.pool };
-        self.next += 1;
-        let admission = match self.too_long(now) {
-            Some(wait) => {
-                self.refusals.early += 1;
-                Admission::Late(wait)
-            }
-            None => self.ask_again(ticket, now, now),
-        };
+    pub fn take(&mut self, thread: u16, now: Instant) -> Option<(Ticket, Serial)> {
+        // While requests are queued, no seat is free, or it belongs to a queued request.
+        let serial = if self.waiting() == 0 { self.free_seat(now)? } else { return None };
+        self.load.waits.none();
+        Some((self.ticket(thread, NONE), serial))
+    }
+
+    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`. `key` tells whose turn
+    /// it uses if it has to wait.
+    pub fn ask(&mut self, thread: u16, slot: u32, key: QueueKey, now: Instant) -> (Ticket, Admission) {
+        if let Some((ticket, serial)) = self.take(thread, now) {
+            return (Ticket { slot, ..ticket }, Admission::Go(serial));
+        }
+        let ticket = self.ticket(thread, slot);
+        if let Some(wait) = self.too_long(key, now) {
+            self.refusals.early += 1;
+            self.queue.refused(key);
+            return (ticket, Admission::Late(wait));
+        }
+        let admission = self.room(key);
+        if admission == Admission::Full {
+            return (ticket, admission);
+        }
+        let ticket = self.queue.push(ticket, now, key);
+        self.measure(now);
         (ticket, admission)
     }
 
+    fn ticket(&mut self, thread: u16, slot: u32) -> Ticket {
+        let number = self.next;
+        self.next += 1;
+        Ticket { number, thread, slot, pool: self.pool, place: NONE }
+    }
+
     /// Returns the predicted wait of a new request if it is too long.
-    fn too_long(&mut self, now: Instant) -> Option<Duration> {
+    fn too_long(&mut self, key: QueueKey, now: Instant) -> Option<Duration> {
         let waiting = self.waiting();
         let limit = self.longest_wait.filter(|_| waiting > 0 && waiting >= self.seats() as usize)?;
-        self.throughput.wait(waiting, now).filter(|wait| *wait > limit)
+        self.throughput.wait(self.queue.ahead(key), now).filter(|wait| *wait > limit)
+    }
+
+    /// Makes room for another request in the queue. Returns how it is admitted.
+    fn room(&mut self, key: QueueKey) -> Admission {
+        if self.waiting() < self.max_queue {
+            return Admission::Wait;
+        }
+        self.refusals.full += 1;
+        match self.queue.displace(key) {
+            Some(ticket) => Admission::Displaces(ticket),
+            None => {
+                self.queue.refused(key);
+                Admission::Full
+            }
+        }
     }
 
     /// Like [`Dispatch::ask`], for a request that already has a ticket and has waited since `since`.
-    pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Admission {
-        // While requests are queued, no seat is free, or it belongs to a queued request.
+    pub fn ask_again(
+        &mut self,
+        ticket: Ticket,
+        key: QueueKey,
+        since: Instant,
+        now: Instant,
+    ) -> (Ticket, Admission) {
         let seat = if self.waiting() == 0 { self.free_seat(now) } else { None };
-        match seat {
-            Some(serial) => {
-                self.load.waits.none();
-                Admission::Go(serial)
-            }
-            None if self.waiting() >= self.max_queue => {
-                self.refusals.full += 1;
-                Admission::Full
-            }
-            None => {
-                self.queue.insert(ticket, since);
-                self.measure(now);
-                Admission::Wait
-            }
+        if let Some(serial) = seat {
+            self.load.waits.none();
+            return (ticket, Admission::Go(serial));
         }
+        let admission = self.room(key);
+        if admission == Admission::Full {
+            return (ticket, admission);
+        }
+        let ticket = self.queue.put_back(ticket, since, key);
+        self.measure(now);
+        (ticket, admission)
     }
 
     /// Cancels a waiting request. Returns false if it was not waiting, because it had been assigned.
@@ -131,11 +177,13 @@ impl Dispatch {
     }
 
     /// Frees a seat: a worker has finished a request that took `app` in the app, or the request never reached
-    /// it (`None`). Queued requests that get a seat are appended to `assigned`.
+    /// it (`None`). `turn` is the one that the request has used; `None` if it had not waited. Queued requests that
+    /// get a seat are appended to `assigned`.
     #[inline]
     pub fn finished(
         &mut self,
         serial: Serial,
+        turn: Option<Turn>,
         app: Option<Duration>,
         now: Instant,
         assigned: &mut Vec<Assignment>,
@@ -149,32 +197,41 @@ impl Dispatch {
         if let Some(worker) = self.worker(serial) {
             worker.finished(app, now);
         }
+        if let Some(turn) = turn {
+            self.queue.give_back(turn, serial, app);
+        }
         self.assign(now, assigned);
     }
 
-    /// Takes `seats` requests back from a worker. Those in `tickets`, each with the time since which it has
-    /// waited, return to their positions in the queue, even if the queue is full.
+    /// Takes requests back from a worker. Those that are still wanted return to their positions in the queue,
+    /// even if the queue is full.
     pub fn put_back(
         &mut self,
         serial: Serial,
-        seats: u32,
-        tickets: &[(Ticket, Instant)],
+        taken_back: &[TakenBack],
         now: Instant,
         assigned: &mut Vec<Assignment>,
     ) {
         if let Some(worker) = self.worker(serial) {
-            worker.free_up(seats);
+            worker.free_up(taken_back.len() as u32);
         }
-        tickets.iter().for_each(|&(ticket, since)| self.queue.insert(ticket, since));
+        for one in taken_back {
+            if let Some(turn) = one.turn {
+                self.queue.give_back(turn, serial, None);
+            }
+            if let Some((ticket, since, key)) = one.again {
+                self.queue.put_back(ticket, since, key);
+            }
+        }
         self.assign(now, assigned);
     }
 
     fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
         while self.waiting() > 0 {
             let Some(serial) = self.free_seat(now) else { break };
-            if let Some((ticket, since)) = self.queue.pop() {
+            if let Some((ticket, since, turn)) = self.queue.pop(serial, now) {
                 self.load.waits.record(now.saturating_duration_since(since));
-                assigned.push(Assignment { ticket, serial });
+                assigned.push(Assignment { ticket, serial, turn });
             }
         }
         self.measure(now);
@@ -265,6 +322,7 @@ impl Dispatch {
     /// Removes a worker with all its seats.
     pub fn worker_gone(&mut self, serial: Serial) {
         self.workers.retain(|worker| worker.serial != serial);
+        self.queue.worker_gone(serial);
         self.trial.take_if(|trial| trial.serial == serial);
     }
 
@@ -356,6 +414,26 @@ impl Dispatch {
 
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
+    }
+
+    /// Sets the classes of requests; the first is the default one. See [`ClassIndex`](crate::ClassIndex).
+    pub fn set_classes(&mut self, shares: &[ClassShare]) {
+        self.queue.set_classes(shares);
+    }
+
+    /// Returns the figures of each class with its name.
+    pub fn classes(&self) -> impl Iterator<Item = (&str, ClassFigures)> + '_ {
+        self.queue.classes()
+    }
+
+    /// Returns the number of clients with waiting requests.
+    pub fn clients(&self) -> usize {
+        self.queue.clients()
+    }
+
+    /// Returns the `limit` clients with the most waiting requests, the first one first. Looks at all clients.
+    pub fn waiters(&self, limit: usize) -> Vec<Waiter> {
+        self.queue.waiters(limit)
     }
 
     /// Returns the number of requests that may wait.

@@ -5,8 +5,11 @@
 //! and wait in a single queue when none is. That queue is in the front, where keep-alive cannot tie a client
 //! to a process.
 //!
-//! The way of a request: [`Pools::choose`] finds its pool by its path, [`Dispatch::ask`] gives it a seat of a
-//! worker or a position in the queue, and [`Dispatch::finished`] frees the seat for the next one.
+//! The way of a request: [`Pools::choose`] finds its pool by its path, [`Dispatch::take`] gives it a free seat of
+//! a worker; without one, [`Dispatch::ask`] gives it a position in the queue. [`Dispatch::finished`] frees the
+//! seat for the next one.
+//!
+//! Whose turn it is: `line.rs`. What a client is, is the caller's decision ([`QueueKey`]).
 //!
 //! Contract:
 //! 1. Pools share nothing: each has its own queue, seats, limit, pace and figures. No request changes from
@@ -15,8 +18,13 @@
 #![forbid(unsafe_code)]
 
 mod availability;
+mod class;
+mod client;
 mod dispatch;
-mod fifo;
+mod flow;
+mod lengths;
+mod line;
+mod links;
 mod load;
 mod pace;
 mod paths;
@@ -29,9 +37,12 @@ mod waits;
 mod worker;
 
 pub use availability::Reason;
+pub use class::{ClassFigures, ClassShare};
+pub use client::{ClassIndex, Client, QueueKey};
 pub use dispatch::Dispatch;
+pub use line::Waiter;
 pub use load::{Load, Refusals};
 pub use pools::Pools;
 pub use tally::Tally;
-pub use ticket::{Admission, Assignment, PoolIndex, Serial, Ticket};
+pub use ticket::{Admission, Assignment, PoolIndex, Serial, TakenBack, Ticket, Turn};
 pub use waits::Waits;

@@ -51,6 +51,7 @@ impl Pools {
 mod tests {
     use super::*;
     use crate::availability::Reason;
+    use crate::client::QueueKey;
     use crate::ticket::{Admission, Assignment, Serial};
     use proptest::prelude::*;
     use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ mod tests {
     /// Ends a request that was slow, so that nothing is handed over in advance.
     fn finish(pools: &Pools, pool: PoolIndex, serial: Serial, now: Instant) -> Vec<Assignment> {
         let mut assigned = Vec::new();
-        pools.of(pool).finished(serial, Some(Duration::from_millis(50)), now, &mut assigned);
+        pools.of(pool).finished(serial, None, Some(Duration::from_millis(50)), now, &mut assigned);
         assigned
     }
 
@@ -75,7 +76,7 @@ mod tests {
         up(&pools, 0, 1, 1, now);
         up(&pools, 1, 2, 3, now);
         let asked = |pool: u8, count: u32| -> Vec<Admission> {
-            (0..count).map(|slot| pools.of(PoolIndex(pool)).ask(0, slot, now).1).collect()
+            (0..count).map(|slot| pools.of(PoolIndex(pool)).ask(0, slot, QueueKey::default(), now).1).collect()
         };
         use Admission::{Full, Go, Wait};
         assert_eq!(asked(0, 4), [Go(1), Wait, Wait, Full]);
@@ -131,14 +132,14 @@ mod tests {
             for pool in 0..3u8 {
                 let serial = serials[usize::from(pool)];
                 up(&pools, pool, serial, SEATS[usize::from(pool)], now);
-                pools.of(PoolIndex(pool)).ask(0, 0, now);
+                pools.of(PoolIndex(pool)).ask(0, 0, QueueKey::default(), now);
                 finish(&pools, PoolIndex(pool), serial, now);
             }
             for (step, pool) in steps {
                 let (mut assigned, at, index) = (Vec::new(), usize::from(pool), PoolIndex(pool));
                 match step {
                     Happens::Asks => {
-                        let (ticket, admission) = pools.of(index).ask(0, 0, now);
+                        let (ticket, admission) = pools.of(index).ask(0, 0, QueueKey::default(), now);
                         prop_assert_eq!(ticket.pool, index);
                         prop_assert!(!matches!(admission, Admission::Go(serial) if serial != serials[at]));
                     }

@@ -1,7 +1,7 @@
 //! Tests refusals by prediction in a simulation of the real queue: admitted requests meet the limit, and none
 //! is refused without need.
 
-use crate::{Admission, Assignment, Dispatch, Serial};
+use crate::{Admission, Assignment, Dispatch, QueueKey, Serial};
 use fastrand::Rng;
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -90,8 +90,8 @@ impl Simulation {
                 None => worker.busy -= 1,
             }
             let mut assigned = Vec::new();
-            self.dispatch.finished(serial, Some(Duration::from_micros(took)), self.now(), &mut assigned);
-            for Assignment { ticket, serial } in assigned {
+            self.dispatch.finished(serial, None, Some(Duration::from_micros(took)), self.now(), &mut assigned);
+            for Assignment { ticket, serial, .. } in assigned {
                 // The slot of a ticket is its time of arrival here, in milliseconds.
                 let waited = self.clock.saturating_sub(u64::from(ticket.slot) * MS);
                 self.waited.push((self.clock, waited));
@@ -115,14 +115,14 @@ impl Simulation {
     fn ask(&mut self, took: u64) {
         self.service.push(took);
         let now = self.now();
-        match self.dispatch.ask(0, (self.clock / MS) as u32, now).1 {
+        match self.dispatch.ask(0, (self.clock / MS) as u32, QueueKey::default(), now).1 {
             Admission::Go(serial) => {
                 self.waited.push((self.clock, 0));
                 self.begin(serial, took);
             }
             Admission::Wait => {}
             Admission::Late(wait) => self.refused.push((self.clock, wait)),
-            Admission::Full => panic!("the queue has room"),
+            Admission::Full | Admission::Displaces(_) => panic!("the queue has room"),
         }
     }
 
@@ -284,7 +284,7 @@ fn more_seats_are_a_faster_queue() {
     assert_eq!(simulation.refused.len(), 0);
     simulation.dispatch.pass_over(1, crate::Reason::Suspended);
     let mut assigned = Vec::new();
-    simulation.dispatch.put_back(1, 0, &[], simulation.now(), &mut assigned);
+    simulation.dispatch.put_back(1, &[], simulation.now(), &mut assigned);
     simulation.ask(MS);
     assert_eq!(simulation.refused.len(), 1);
 }

@@ -1,6 +1,8 @@
 //! The names of requests, workers and pools in a queue, and the answers to a request for a seat.
 
-use std::time::Duration;
+use crate::client::QueueKey;
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
 
 /// The number of a worker process; never reused.
 pub type Serial = u32;
@@ -14,8 +16,9 @@ impl PoolIndex {
     pub const DEFAULT: PoolIndex = PoolIndex(0);
 }
 
-/// A request's position in the queue, and the front thread that holds the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A request's position in the queue, and the front thread that holds the request. Tickets of the same request
+/// are equal.
+#[derive(Debug, Clone, Copy)]
 pub struct Ticket {
     /// Grows with every request of the pool.
     pub number: u64,
@@ -24,6 +27,36 @@ pub struct Ticket {
     pub slot: u32,
     /// The pool in whose queue the request is.
     pub pool: PoolIndex,
+    /// Where the queue keeps the request while it waits.
+    pub(crate) place: u32,
+}
+
+impl PartialEq for Ticket {
+    fn eq(&self, other: &Ticket) -> bool {
+        (self.number, self.pool) == (other.number, other.pool)
+    }
+}
+
+impl Eq for Ticket {}
+
+impl PartialOrd for Ticket {
+    fn partial_cmp(&self, other: &Ticket) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// In order of arrival.
+impl Ord for Ticket {
+    fn cmp(&self, other: &Ticket) -> Ordering {
+        (self.number, self.pool).cmp(&(other.number, other.pool))
+    }
+}
+
+/// The turn of a client that a request has used. It ends with the request's seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    pub(crate) slot: u32,
+    pub(crate) stamp: u32,
 }
 
 /// Gives a seat to a waiting request.
@@ -31,6 +64,16 @@ pub struct Ticket {
 pub struct Assignment {
     pub ticket: Ticket,
     pub serial: Serial,
+    pub turn: Turn,
+}
+
+/// A request that was taken back from a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct TakenBack {
+    /// The turn that it has used; `None` if it had not waited.
+    pub turn: Option<Turn>,
+    /// Its ticket, the time since which it has waited, and its key; `None` if its client no longer wants it.
+    pub again: Option<(Ticket, Instant, QueueKey)>,
 }
 
 /// The result of asking for a seat.
@@ -38,8 +81,11 @@ pub struct Assignment {
 pub enum Admission {
     /// The request can be sent to this worker now.
     Go(Serial),
-    /// The request waits. An [`Assignment`] follows, unless the request expires.
+    /// The request waits. An [`Assignment`] follows, unless the request expires or gives way to another.
     Wait,
+    /// The request waits in the place of this one, which has to be refused: the queue was full, and this was the
+    /// newest request of a client that has many more.
+    Displaces(Ticket),
     /// `max_queue` requests are waiting already.
     Full,
     /// The predicted wait, which is longer than allowed.

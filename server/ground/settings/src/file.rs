@@ -32,6 +32,7 @@ pub(crate) const SENDFILE: &str = "sendfile";
 pub(crate) const SERVICES: &str = "services";
 pub(crate) const RATE_LIMITS: &str = "rate_limits";
 pub(crate) const POOLS: &str = "pools";
+pub(crate) const QUEUE_CLASSES: &str = "queue.classes";
 /// The tables of certificates to obtain.
 pub(crate) const ORDERS: &str = "acme.certificates";
 /// The tables of certificate files.
@@ -68,6 +69,10 @@ impl Reader<'_> {
                 (None, Some(pools)) if key == POOLS => {
                     let read = self.named(pools, "paths");
                     self.given.pools.extend(read);
+                }
+                (None, Some(classes)) if key == QUEUE_CLASSES => {
+                    let read = self.named(classes, "paths");
+                    self.given.queue_classes.extend(read);
                 }
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
@@ -167,6 +172,8 @@ impl Reader<'_> {
     fn unknown(&mut self, key: &str, item: &Item, origin: Origin) {
         let (written, problem, nearest) = if is_section(key) {
             (format!("{key} = {}", raw(item)), format!("expected a table: [{key}]"), None)
+        } else if key == QUEUE_CLASSES {
+            (format!("{key} = {}", raw(item)), format!("expected a table for each class: [{key}.NAME]"), None)
         } else if [ORDERS, FILES].contains(&key) {
             (format!("{key} = {}", raw(item)), format!("expected tables: [[{key}]], one for each"), None)
         } else if let Some(tables) =

@@ -67,6 +67,7 @@ pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::pool::Pool;
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::public::ServePublic;
+pub use value::queue::{Fair, NamedValue, Queue, QueueClass};
 pub use value::rate_limit::{Rate, RateKey, RateLimit};
 pub use value::refork::ReforkAfter;
 pub use value::sendfile::SendfileRule;

@@ -9,6 +9,7 @@ mod listen;
 mod mruby;
 mod named;
 mod pools;
+mod queue;
 mod rate_limits;
 mod sendfile;
 mod services;
@@ -140,12 +141,15 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     let (limits, timeouts) =
         (bounds::limits(&taker, facts, development), bounds::timeouts(&taker, facts, development));
     let own = ordinary_pool(workers.0.max, threads, &limits, &timeouts);
+    let queue = queue::queue(&taker, given);
+    let own = Pool { fair: queue.fair.clone(), ..own };
     let (fibers, pools) = pools::pools(&taker, given, facts, &own);
     let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
     let shared: Shared = Section::take(&taker);
     let settings = Settings {
         fibers,
         pools,
+        queue,
         tls: tls::tls(&taker, given, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
         acme,

@@ -29,6 +29,7 @@ use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::pool::Pool;
 use crate::value::public::ServePublic;
+use crate::value::queue::{Fair, Queue};
 use crate::value::rate_limit::RateLimit;
 use crate::value::sendfile::SendfileRule;
 use crate::value::service::Service;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub fibers: u32,
     /// The pools beside the default one: those of threads, then those of fibers.
     pub pools: Vec<Pool>,
+    /// Whose turn it is in the queues.
+    pub queue: Queue,
     /// Event-loop threads of the front, with `auto` resolved; at least 1.
     pub front_threads: u32,
     pub limits: Limits,
@@ -290,6 +293,7 @@ pub(crate) fn ordinary_pool(workers: u32, threads: Threads, limits: &Limits, tim
         workers,
         threads,
         fibers: 0,
+        fair: Fair::default(),
         max_queue: limits.max_queue,
         queue: timeouts.queue,
         worker: timeouts.worker,
@@ -300,12 +304,18 @@ impl Settings {
     /// Returns the default pool.
     pub fn default_pool(&self) -> Pool {
         let pool = ordinary_pool(self.workers.min, self.threads, &self.limits, &self.timeouts);
-        Pool { fibers: self.fibers, ..pool }
+        Pool { fibers: self.fibers, fair: self.queue.fair.clone(), ..pool }
     }
 
     /// Returns whether fibers serve any pool.
     pub fn has_fibers(&self) -> bool {
         self.fibers > 0 || self.pools.iter().any(|pool| pool.fibers > 0)
+    }
+
+    /// Returns by what the clients of a pool are told apart. The default pool is number 0, the others follow.
+    pub fn fair_of(&self, pool: usize) -> &Fair {
+        let other = pool.checked_sub(1).and_then(|at| self.pools.get(at));
+        other.map_or(&self.queue.fair, |pool| &pool.fair)
     }
 
     /// Returns how long a request of a pool may wait, and how long its worker may take. The default pool is

@@ -21,6 +21,7 @@ pub(crate) mod listen;
 pub(crate) mod logs;
 pub(crate) mod maintenance;
 pub(crate) mod mruby;
+pub(crate) mod queue;
 pub(crate) mod rack;
 pub(crate) mod reload;
 pub(crate) mod section;
@@ -47,6 +48,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         tls::Https::OPTIONS,
         acme::ALL,
         workers::ALL,
+        queue::ALL,
         rack::Rack::OPTIONS,
         reload::Reload::OPTIONS,
         maintenance::Maintenance::OPTIONS,

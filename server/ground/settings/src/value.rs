@@ -9,6 +9,7 @@ pub(crate) mod log;
 pub(crate) mod pool;
 pub(crate) mod proxies;
 pub(crate) mod public;
+pub(crate) mod queue;
 pub(crate) mod rate_limit;
 pub(crate) mod refork;
 pub(crate) mod sendfile;

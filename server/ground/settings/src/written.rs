@@ -54,6 +54,8 @@ pub struct WrittenValues {
     pub(crate) services: Vec<Named>,
     pub(crate) rate_limits: Vec<Named>,
     pub(crate) pools: Vec<Named>,
+    /// The `[queue.classes]` table.
+    pub(crate) queue_classes: Vec<Named>,
     pub(crate) orders: Vec<Table>,
     pub(crate) files: Vec<Table>,
     /// Numbers whose spelling in the file differs from their normal form, as pairs of both, each with its key.

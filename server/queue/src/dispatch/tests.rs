@@ -1,6 +1,7 @@
 //! Events of requests and workers, and who serves next.
 
 use super::*;
+use crate::client::{ClassIndex, Client};
 use crate::pace::DEEPEST;
 use crate::worker::SILENT;
 use proptest::prelude::*;
@@ -13,9 +14,16 @@ fn up(dispatch: &mut Dispatch, serial: Serial, threads: u32, now: Instant) -> Ve
 
 fn finish(dispatch: &mut Dispatch, serial: Serial, app_ms: u64, now: Instant) -> Vec<Assignment> {
     let mut assigned = Vec::new();
-    dispatch.finished(serial, Some(Duration::from_millis(app_ms)), now, &mut assigned);
+    dispatch.finished(serial, None, Some(Duration::from_millis(app_ms)), now, &mut assigned);
     assigned
 }
+
+fn pairs(assigned: &[Assignment]) -> Vec<(Ticket, Serial)> {
+    assigned.iter().map(|one| (one.ticket, one.serial)).collect()
+}
+
+/// The key of all requests in tests that are not about clients.
+const KEY: QueueKey = QueueKey { class: ClassIndex::DEFAULT, client: Client::All };
 
 #[test]
 fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
@@ -25,7 +33,7 @@ fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
     dispatch.worker_on_trial(2, 4, 100, now, &mut Vec::new());
     let mut given = 0;
     for _ in 0..200 {
-        let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("there is a seat") };
+        let Admission::Go(serial) = dispatch.ask(0, 0, KEY, now).1 else { panic!("there is a seat") };
         given += u32::from(serial == 2);
         finish(&mut dispatch, serial, 20, now);
     }
@@ -36,7 +44,7 @@ fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
     up(&mut dispatch, 2, 4, now);
     assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
     dispatch.pass_over(1, Reason::Leaving);
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(2));
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(2));
 }
 
 #[test]
@@ -46,14 +54,14 @@ fn a_worker_that_computes_is_chosen_last_but_before_one_that_is_full() {
     up(&mut dispatch, 1, 3, now);
     up(&mut dispatch, 2, 2, now);
     dispatch.pass_over(1, Reason::Computing);
-    let asked: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, now).1).collect();
+    let asked: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, KEY, now).1).collect();
     let go = Admission::Go;
     assert_eq!(asked, [go(2), go(2), go(1), go(1), go(1), Admission::Wait], "nothing in advance");
     assert_eq!(finish(&mut dispatch, 2, 1, now).len(), 1);
     dispatch.restore(1, Reason::Computing, now, &mut Vec::new());
     finish(&mut dispatch, 1, 1, now);
     finish(&mut dispatch, 1, 1, now);
-    assert_eq!(dispatch.ask(0, 9, now).1, go(1));
+    assert_eq!(dispatch.ask(0, 9, KEY, now).1, go(1));
 }
 
 #[test]
@@ -61,10 +69,10 @@ fn a_worker_on_trial_serves_alone_when_there_is_no_other() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     dispatch.worker_on_trial(1, 2, 100, now, &mut Vec::new());
-    assert_eq!([dispatch.ask(0, 0, now).1, dispatch.ask(0, 1, now).1], [Admission::Go(1); 2]);
+    assert_eq!([dispatch.ask(0, 0, KEY, now).1, dispatch.ask(0, 1, KEY, now).1], [Admission::Go(1); 2]);
     dispatch.worker_gone(1);
     up(&mut dispatch, 2, 1, now);
-    assert_eq!(dispatch.ask(0, 2, now).1, Admission::Go(2));
+    assert_eq!(dispatch.ask(0, 2, KEY, now).1, Admission::Go(2));
 }
 
 #[test]
@@ -75,13 +83,13 @@ fn a_worker_rests_only_while_nobody_misses_it() {
     assert!(!dispatch.rest(1), "it is alone");
     up(&mut dispatch, 2, 2, now);
     assert!(!dispatch.rest(3), "there is no such worker");
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1));
     assert!(!dispatch.rest(1), "it has a request");
     assert!(!dispatch.rest(2), "the other has fewer free threads");
     finish(&mut dispatch, 1, 1, now);
     assert!(dispatch.rest(1));
     assert!(!dispatch.rest(2) && !dispatch.rest(1), "nobody else takes requests");
-    let went: Vec<_> = (0..3).map(|_| dispatch.ask(0, 0, now).1).collect();
+    let went: Vec<_> = (0..3).map(|_| dispatch.ask(0, 0, KEY, now).1).collect();
     assert_eq!(went, [Admission::Go(2), Admission::Go(2), Admission::Wait]);
     let mut assigned = Vec::new();
     dispatch.restore(1, Reason::Resting, now, &mut assigned);
@@ -107,7 +115,7 @@ fn processes_come_before_threads() {
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 2, now);
     up(&mut dispatch, 2, 2, now);
-    let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, 0, now).1).collect();
+    let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, 0, KEY, now).1).collect();
     assert_eq!(
         went,
         [Admission::Go(1), Admission::Go(2), Admission::Go(1), Admission::Go(2), Admission::Wait]
@@ -119,11 +127,11 @@ fn slow_requests_are_never_given_in_advance() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
-    let (second, admission) = dispatch.ask(0, 0, now);
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1));
+    let (second, admission) = dispatch.ask(0, 0, KEY, now);
     assert_eq!(admission, Admission::Wait);
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
-    assert_eq!(finish(&mut dispatch, 1, 20, now), [Assignment { ticket: second, serial: 1 }]);
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Wait);
+    assert_eq!(pairs(&finish(&mut dispatch, 1, 20, now)), [(second, 1)]);
     assert_eq!(dispatch.waiting(), 1);
 }
 
@@ -132,9 +140,9 @@ fn fast_requests_are_batched_until_one_is_slow() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(1000);
     up(&mut dispatch, 1, 1, now);
-    dispatch.ask(0, 0, now);
+    dispatch.ask(0, 0, KEY, now);
     finish(&mut dispatch, 1, 0, now);
-    let given = (0..100).filter(|_| dispatch.ask(0, 0, now).1 == Admission::Go(1)).count();
+    let given = (0..100).filter(|_| dispatch.ask(0, 0, KEY, now).1 == Admission::Go(1)).count();
     assert_eq!(given, DEEPEST as usize);
     finish(&mut dispatch, 1, 50, now);
     assert_eq!(dispatch.taken(1), DEEPEST - 1, "nothing in advance while a slow request is recent");
@@ -150,12 +158,12 @@ fn a_request_that_is_put_back_keeps_its_position() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
-    let (first, _) = dispatch.ask(0, 0, now);
-    let (second, _) = dispatch.ask(0, 0, now);
+    let (first, _) = dispatch.ask(0, 0, KEY, now);
+    let (second, _) = dispatch.ask(0, 0, KEY, now);
     dispatch.worker_gone(1);
-    assert_eq!(dispatch.ask_again(first, now, now), Admission::Wait);
-    assert_eq!(up(&mut dispatch, 2, 1, now), [Assignment { ticket: first, serial: 2 }]);
-    assert_eq!(finish(&mut dispatch, 2, 20, now), [Assignment { ticket: second, serial: 2 }]);
+    assert_eq!(dispatch.ask_again(first, KEY, now, now).1, Admission::Wait);
+    assert_eq!(pairs(&up(&mut dispatch, 2, 1, now)), [(first, 2)]);
+    assert_eq!(pairs(&finish(&mut dispatch, 2, 20, now)), [(second, 2)]);
 }
 
 #[test]
@@ -163,24 +171,25 @@ fn returned_requests_go_to_other_workers_in_their_order() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(1);
     up(&mut dispatch, 1, 1, now);
-    dispatch.ask(0, 0, now);
+    dispatch.ask(0, 0, KEY, now);
     finish(&mut dispatch, 1, 0, now);
-    let [_slow, second, third]: [Ticket; 3] = std::array::from_fn(|_| dispatch.ask(0, 0, now).0);
+    let [_slow, second, third]: [Ticket; 3] = std::array::from_fn(|_| dispatch.ask(0, 0, KEY, now).0);
     assert_eq!(dispatch.taken(1), 3);
     let mut assigned = Vec::new();
     dispatch.pass_over(1, Reason::Stalled);
-    dispatch.put_back(1, 2, &[(third, now), (second, now)], now, &mut assigned);
+    let back = [third, second].map(|ticket| TakenBack { turn: None, again: Some((ticket, now, KEY)) });
+    dispatch.put_back(1, &back, now, &mut assigned);
     assert_eq!(
         (assigned.as_slice(), dispatch.taken(1), dispatch.waiting()),
         (&[][..], 1, 2),
         "over max_queue"
     );
-    assert_eq!(up(&mut dispatch, 2, 1, now), [second, third].map(|ticket| Assignment { ticket, serial: 2 }));
+    assert_eq!(pairs(&up(&mut dispatch, 2, 1, now)), [(second, 2), (third, 2)]);
     finish(&mut dispatch, 1, 0, now);
-    let (fourth, admission) = dispatch.ask(0, 0, now + SILENT * 2);
+    let (fourth, admission) = dispatch.ask(0, 0, KEY, now + SILENT * 2);
     assert_eq!(admission, Admission::Wait, "1 has not resumed");
     dispatch.restore(1, Reason::Stalled, now + SILENT * 2, &mut assigned);
-    assert_eq!(assigned, [Assignment { ticket: fourth, serial: 1 }]);
+    assert_eq!(pairs(&assigned), [(fourth, 1)]);
 }
 
 #[test]
@@ -188,19 +197,19 @@ fn a_worker_that_finishes_nothing_gets_nothing_in_advance() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
-    dispatch.ask(0, 0, now);
+    dispatch.ask(0, 0, KEY, now);
     finish(&mut dispatch, 1, 0, now);
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
-    assert_eq!(dispatch.ask(0, 0, now + SILENT * 2).1, Admission::Wait);
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1));
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1));
+    assert_eq!(dispatch.ask(0, 0, KEY, now + SILENT * 2).1, Admission::Wait);
 }
 
 #[test]
 fn the_queue_is_bounded_by_length_and_time() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(1);
-    let (ticket, admission) = dispatch.ask(0, 0, now);
-    assert_eq!((admission, dispatch.ask(0, 0, now).1), (Admission::Wait, Admission::Full));
+    let (ticket, admission) = dispatch.ask(0, 0, KEY, now);
+    assert_eq!((admission, dispatch.ask(0, 0, KEY, now).1), (Admission::Wait, Admission::Full));
     assert_eq!(dispatch.expire(now - Duration::from_millis(1)), []);
     assert_eq!(dispatch.expire(now), [ticket]);
     assert!(!dispatch.cancel(ticket));
@@ -210,12 +219,12 @@ fn the_queue_is_bounded_by_length_and_time() {
 fn a_cancelled_request_leaves_no_gap() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(2);
-    let (first, _) = dispatch.ask(0, 0, now);
-    let (second, _) = dispatch.ask(0, 0, now);
+    let (first, _) = dispatch.ask(0, 0, KEY, now);
+    let (second, _) = dispatch.ask(0, 0, KEY, now);
     assert!(dispatch.cancel(first) && !dispatch.cancel(first));
     assert_eq!((dispatch.waiting(), dispatch.oldest()), (1, Some(now)));
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait, "its entry no longer counts");
-    assert_eq!(up(&mut dispatch, 1, 1, now), [Assignment { ticket: second, serial: 1 }]);
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Wait, "its entry no longer counts");
+    assert_eq!(pairs(&up(&mut dispatch, 1, 1, now)), [(second, 1)]);
 }
 
 #[test]
@@ -224,7 +233,7 @@ fn a_closed_worker_gets_nothing_more() {
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
     dispatch.pass_over(1, Reason::Leaving);
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Wait);
 }
 
 #[test]
@@ -234,15 +243,15 @@ fn tunnels_spread_over_workers_that_are_equally_free() {
     (1..=4).for_each(|serial| drop(up(&mut dispatch, serial, 5, now)));
     let mut sockets = [0; 4];
     for _ in 0..200 {
-        let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("a free seat") };
+        let Admission::Go(serial) = dispatch.ask(0, 0, KEY, now).1 else { panic!("a free seat") };
         dispatch.tunnel_opened(serial);
         sockets[serial as usize - 1] += 1;
         finish(&mut dispatch, serial, 1, now);
     }
     assert_eq!(sockets, [50; 4]);
     (0..50).for_each(|_| dispatch.tunnel_closed(3));
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(3));
-    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1), "free threads count before tunnels");
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(3));
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1), "free threads count before tunnels");
 }
 
 #[test]
@@ -251,15 +260,15 @@ fn a_suspended_worker_gets_nothing_until_it_is_resumed() {
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
     up(&mut dispatch, 2, 1, now);
-    let (first, _) = dispatch.ask(0, 0, now);
+    let (first, _) = dispatch.ask(0, 0, KEY, now);
     dispatch.pass_over(1, Reason::Suspended);
     let mut assigned = Vec::new();
-    dispatch.finished(1, None, now, &mut assigned);
-    assert_eq!(dispatch.ask_again(first, now, now), Admission::Go(2));
-    let (second, admission) = dispatch.ask(0, 0, now);
+    dispatch.finished(1, None, None, now, &mut assigned);
+    assert_eq!(dispatch.ask_again(first, KEY, now, now).1, Admission::Go(2));
+    let (second, admission) = dispatch.ask(0, 0, KEY, now);
     assert_eq!(admission, Admission::Wait);
     dispatch.restore(1, Reason::Suspended, now, &mut assigned);
-    assert_eq!(assigned, [Assignment { ticket: second, serial: 1 }]);
+    assert_eq!(pairs(&assigned), [(second, 1)]);
 }
 
 #[test]
@@ -268,10 +277,10 @@ fn fibers_get_nothing_in_advance_however_fast_they_are() {
     let mut fibers = Dispatch::new(100).without_prefetching();
     up(&mut fibers, 1, 2, now);
     for _ in 0..50 {
-        fibers.ask(0, 0, now);
+        fibers.ask(0, 0, KEY, now);
         finish(&mut fibers, 1, 0, now);
     }
-    let given = (0..20).filter(|_| fibers.ask(0, 0, now).1 == Admission::Go(1)).count();
+    let given = (0..20).filter(|_| fibers.ask(0, 0, KEY, now).1 == Admission::Go(1)).count();
     assert_eq!(given, 2);
 }
 
@@ -285,7 +294,7 @@ proptest! {
         let mut last = None;
         for step in steps {
             if step == 0 {
-                let (ticket, admission) = dispatch.ask(0, 0, now);
+                let (ticket, admission) = dispatch.ask(0, 0, KEY, now);
                 if let Admission::Go(_) = admission {
                     prop_assert!(last < Some(ticket));
                     last = Some(ticket);

@@ -11,6 +11,7 @@ use crate::value::anchored;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::proxies::{Cidr, TrustedProxies};
+use crate::value::queue::Fair;
 use crate::value::refork::ReforkAfter;
 use crate::value::step::Step;
 use crate::value::threads::Threads;
@@ -40,6 +41,23 @@ impl ValueKind<Vec<Bind>> for Binds {
 
     fn is_list(&self) -> bool {
         true
+    }
+}
+
+/// By what clients are told apart.
+pub(crate) struct Fairness;
+
+impl ValueKind<Fair> for Fairness {
+    fn read(&self, raw: &Raw) -> Result<Fair, Mistake> {
+        Fair::parse(raw.text().or_mistake()?)
+    }
+
+    fn expected(&self) -> String {
+        Fair::EXPECTED.to_owned()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        vec!["address", "off", "host"]
     }
 }
 

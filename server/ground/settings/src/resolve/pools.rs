@@ -11,15 +11,23 @@ use crate::kind::{Mistake, ValueKind};
 use crate::origin::Origin;
 use crate::table::taker::Taker;
 use crate::table::workers::{FIBER_PATHS, FIBERS};
-use crate::table::{limits, timeouts};
+use crate::table::{limits, queue, timeouts};
 use crate::value::pool::Pool;
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
 use crate::written::{Written, WrittenValues};
 
 /// The keys of a pool.
-const KEYS: [&str; 7] =
-    ["paths", "workers", "threads", "fibers", "limits.max_queue", "timeouts.queue", "timeouts.worker"];
+const KEYS: [&str; 8] = [
+    "paths",
+    "workers",
+    "threads",
+    "fibers",
+    "limits.max_queue",
+    "queue.fair",
+    "timeouts.queue",
+    "timeouts.worker",
+];
 /// The most concurrent requests of a worker.
 const SEATS: u64 = 65_535;
 /// Memory maps per fiber: its stack and the guard page.
@@ -176,6 +184,7 @@ impl Reader<'_> {
                 }
                 "fibers" => pool.fibers = self.value(key, written, &Count { min: 1, max: most })?,
                 "limits.max_queue" => pool.max_queue = self.value(key, written, limits::max_queue.kind)?,
+                "queue.fair" => pool.fair = self.value(key, written, queue::FAIR.kind)?,
                 "timeouts.queue" => pool.queue = self.value(key, written, timeouts::queue.kind)?,
                 "timeouts.worker" => pool.worker = self.value(key, written, timeouts::worker.kind)?,
                 _ => self.unknown(key, written, &KEYS),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::queue::Fair;
 use super::threads::Threads;
 
 /// A pool. All pools share the template; a worker serves the requests of its pool only.
@@ -17,6 +18,8 @@ pub struct Pool {
     pub threads: Threads,
     /// Fibers per thread; 0: each thread serves one request at a time.
     pub fibers: u32,
+    /// By what the clients of waiting requests are told apart.
+    pub fair: Fair,
     /// The most requests that may wait.
     pub max_queue: usize,
     /// How long a request may wait.
