@@ -145,6 +145,7 @@ impl Plan<'_> {
             let missing = if rule.folder.is_dir() { "" } else { " (there is no such folder)" };
             ("sendfile", format!("{} in {}{missing}", rule.prefix, rule.folder.display()))
         }));
+        lines.extend(settings.queue.classes.iter().map(|class| ("queue class", class.to_string())));
         lines.extend(settings.rate_limits.iter().map(|limit| ("rate limit", limit.to_string())));
         let environment = &settings.process.environment;
         lines.extend(settings.services.iter().map(|service| {

@@ -2,8 +2,7 @@
 
 use stats::{
     CertificateSnapshot, Changes, CountedKind, DurationSummary, HandlerFigures, HandlersSnapshot,
-    PauseState, QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot,
-    WorkerSnapshot,
+    PauseState, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WaiterSnapshot, WorkerSnapshot,
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -45,6 +44,8 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
 
 const WORKERS: &str = "worker|pid|state|requests|failed|busy/threads|in flight|PSS MiB|restarts|uptime";
 const HANDLERS: &str = "mruby|requests|failed|refused|tasks/max|waiting|most|heap/max MiB|new VMs|reloads";
+/// The most clients in the list of those that wait.
+const WAITERS: usize = 5;
 const TIMES: &str = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max";
 
 /// Lines that begin with a title.
@@ -178,6 +179,11 @@ fn queue(facts: &mut TitledLines, server: &ServerSnapshot) {
             for_fibers(queue)
         ),
     );
+    if queue.length > 0 {
+        let plural = if queue.clients == 1 { "client" } else { "clients" };
+        facts.list("waiting", std::iter::once(format!("{} {plural}", grouped(queue.clients))).chain(server.waiters.iter().take(WAITERS).map(waiter)));
+    }
+    facts.list("classes", server.queue_classes.iter().map(queue_class));
     if queue.refused_full + queue.refused_early + queue.expired > 0 {
         let [early, expired, full] = [queue.refused_early, queue.expired, queue.refused_full].map(grouped);
         facts.line(
@@ -193,6 +199,25 @@ fn queue(facts: &mut TitledLines, server: &ServerSnapshot) {
         let last = last.unwrap_or_default();
         facts.line("workers", format!("{} of {}:{}{pinned}{last}", sizing.wanted, sizing.min, sizing.max));
     }
+}
+
+/// Describes a client with waiting requests.
+fn waiter(one: &WaiterSnapshot) -> String {
+    let of = |what: &str, name: &str| match name {
+        "default" | "" => String::new(),
+        name => format!(", {what} {name}"),
+    };
+    let (pool, class) = (of("pool", &one.pool), of("class", &one.class));
+    let (waiting, wait) = (grouped(one.waiting.into()), ms(one.oldest_wait_ms));
+    format!("{}: {waiting} waiting, the first for {wait} ms, {} at workers{pool}{class}", one.client, one.served)
+}
+
+fn queue_class(one: &QueueClassSnapshot) -> String {
+    let weight = if one.weight == 0 { "last lane".to_owned() } else { format!("weight {}", one.weight) };
+    let [waiting, clients, served, refused] =
+        [one.waiting, one.clients, one.served, one.refused].map(grouped);
+    let mean = ms(one.waited_ms as f64 / one.served.max(1) as f64);
+    format!("{}: {weight}, {waiting} waiting of {clients} clients, {served} served after {mean} ms on average, {refused} refused", one.name)
 }
 
 fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {

@@ -315,6 +315,8 @@ fn snapshot() -> ServerSnapshot {
         handlers: None,
         rate_limits: None,
         cache: None,
+        queue_classes: Vec::new(),
+        waiters: Vec::new(),
         tls: None,
         acme: Vec::new(),
         front: Snapshot::of([&recorder]),

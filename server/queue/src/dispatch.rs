@@ -97,7 +97,7 @@ impl Dispatch {
     /// it uses if it has to wait.
     pub fn ask(&mut self, thread: u16, slot: u32, key: QueueKey, now: Instant) -> (Ticket, Admission) {
         if let Some((ticket, serial)) = self.take(thread, now) {
-            return (Ticket { slot, ..ticket }, Admission::Go(serial));
+            return (ticket.in_slot(slot), Admission::Go(serial));
         }
         let ticket = self.ticket(thread, slot);
         if let Some(wait) = self.too_long(key, now) {
@@ -421,14 +421,19 @@ impl Dispatch {
         self.queue.set_classes(shares);
     }
 
-    /// Returns the figures of each class with its name.
-    pub fn classes(&self) -> impl Iterator<Item = (&str, ClassFigures)> + '_ {
+    /// Returns each class with its figures.
+    pub fn classes(&self) -> impl Iterator<Item = (&ClassShare, ClassFigures)> + '_ {
         self.queue.classes()
     }
 
     /// Returns the number of clients with waiting requests.
     pub fn clients(&self) -> usize {
         self.queue.clients()
+    }
+
+    /// Returns the waiting requests of a client that has about the most: at least half as many as any other.
+    pub fn most_of_client(&self) -> u32 {
+        self.queue.most_of_client()
     }
 
     /// Returns the `limit` clients with the most waiting requests, the first one first. Looks at all clients.

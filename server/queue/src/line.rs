@@ -424,11 +424,11 @@ impl Line {
         self.flows.iter().all(|(_, flow)| usize::from(flow.key.class.0) != last)
     }
 
-    /// Returns the figures of each class with its name.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, ClassFigures)> + '_ {
+    /// Returns each class with its figures.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (&ClassShare, ClassFigures)> + '_ {
         self.classes.iter().map(|class| {
             let (waiting, clients) = (class.waiting as u64, class.lengths.clients());
-            (class.share.name.as_str(), ClassFigures { waiting, clients, ..class.figures })
+            (&class.share, ClassFigures { waiting, clients, ..class.figures })
         })
     }
 
@@ -447,6 +447,12 @@ impl Line {
     /// Returns the number of clients with waiting requests.
     pub(crate) fn clients(&self) -> usize {
         self.classes.iter().map(|class| class.lengths.clients() as usize).sum()
+    }
+
+    /// Returns the waiting requests of a client that has about the most.
+    pub(crate) fn most_of_client(&self) -> u32 {
+        let longest = self.classes.iter().filter_map(|class| class.lengths.longest());
+        longest.map(|(_, flow)| self.flows[flow as usize].waiting).max().unwrap_or(0)
     }
 
     #[inline]

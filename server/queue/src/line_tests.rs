@@ -173,7 +173,7 @@ fn classes_get_seats_by_weight_and_the_last_lane_what_is_left() {
     assert!((0.73..0.77).contains(&share), "{share}");
     // Those that got a seat before any request waited.
     assert!(used[2] <= 40 * MS, "{:?}", used[2]);
-    let figures: Vec<_> = simulation.dispatch.classes().map(|(name, figures)| (name.to_owned(), figures)).collect();
+    let figures: Vec<_> = simulation.dispatch.classes().map(|(share, figures)| (share.name.clone(), figures)).collect();
     assert_eq!((figures[2].0.as_str(), figures[2].1.waiting, figures[2].1.clients), ("class 2", 20, 1));
     assert!(figures[1].1.served > 2 * figures[0].1.served && figures[1].1.waited > MS);
     // Nothing else waits: the last lane gets all.
@@ -199,7 +199,7 @@ fn classes_change_while_requests_wait() {
     simulation.dispatch.set_classes(&shares(&[1, 1, 1]));
     (0..4).for_each(|class| simulation.ask_all(key(class, 1), MS, 1));
     simulation.dispatch.set_classes(&shares(&[2]));
-    let names: Vec<String> = simulation.dispatch.classes().map(|(name, _)| name.to_owned()).collect();
+    let names: Vec<String> = simulation.dispatch.classes().map(|(share, _)| share.name.clone()).collect();
     assert_eq!(names, ["class 0", "class 1", "class 2"], "their requests wait");
     while simulation.step().is_some() {}
     assert_eq!(simulation.begun.len(), 4, "a class that does not exist is the default one");

@@ -31,6 +31,13 @@ pub struct Ticket {
     pub(crate) place: u32,
 }
 
+impl Ticket {
+    /// Returns the ticket of a request that its front thread keeps in another slot now.
+    pub fn in_slot(self, slot: u32) -> Ticket {
+        Ticket { slot, ..self }
+    }
+}
+
 impl PartialEq for Ticket {
     fn eq(&self, other: &Ticket) -> bool {
         (self.number, self.pool) == (other.number, other.pool)

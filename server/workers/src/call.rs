@@ -1,12 +1,14 @@
 //! One request on its way through the pool: its frame, its state and its reply.
 
+use crate::clients::Clients;
 use crate::in_flight::Served;
 use crate::reply::{Reply, ReplyEvent};
 use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
 use handler::{Client, Failure, Trace};
-use queue::{PoolIndex, Serial, Ticket};
+use queue::{PoolIndex, QueueKey, Serial, Ticket, Turn};
+use settings::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::rc::{Rc, Weak};
@@ -26,6 +28,8 @@ pub(crate) struct Call {
     asked: Cell<Instant>,
     pool: PoolIndex,
     state: Cell<CallState>,
+    /// The turn that it has used to get its seat; `None` if it has not waited.
+    turn: Cell<Option<Turn>>,
     /// The worker that the request was last sent to.
     serial: Cell<Serial>,
     /// When it was last sent, in microseconds of the monotonic clock.
@@ -54,6 +58,9 @@ pub(crate) enum CallBody {
 pub(crate) enum CallState {
     New,
     Waiting(Ticket),
+    /// It had a seat, but other responses of its client hold their share of memory. It asks again for its
+    /// position.
+    Postponed(Ticket),
     Sent {
         /// `None` for a probe request.
         ticket: Option<Ticket>,
@@ -88,6 +95,7 @@ impl Call {
             asked: Cell::new(asked),
             pool,
             state,
+            turn: Cell::new(None),
             serial,
             sent_us,
             overdue_us,
@@ -107,6 +115,22 @@ impl Call {
     /// Returns the worker that the request was last sent to.
     pub(crate) fn serial(&self) -> Serial {
         self.serial.get()
+    }
+
+    /// Records the turn that it uses with the seat that it has now.
+    pub(crate) fn uses(&self, turn: Option<Turn>) {
+        self.turn.set(turn);
+    }
+
+    /// Returns its turn, which ends.
+    pub(crate) fn take_turn(&self) -> Option<Turn> {
+        self.turn.take()
+    }
+
+    /// Returns whose turn it uses if it has to wait.
+    pub(crate) fn key(&self, clients: &Clients, settings: &Settings) -> QueueKey {
+        let request = self.trace.request();
+        request.map(|request| clients.key(&request, settings, self.pool.0.into())).unwrap_or_default()
     }
 
     pub(crate) fn finished(&self) {

@@ -1,7 +1,7 @@
 //! Serves Rack apps: carries requests to workers, and manages the worker processes.
 //!
 //! The life of a request, in the order of the files: [`rack`] encodes it; `local/submit.rs` asks the [`queue`]
-//! of its pool for a seat, and keeps it while it waits (during a [`pause`] it waits before that); `link/outgoing.rs` sends it to the worker;
+//! of its pool for a seat, and keeps it while it waits (for its turn: [`clients`]; during a [`pause`] before that); `link/outgoing.rs` sends it to the worker;
 //! `link/incoming.rs` puts the response into a [`reply`]; bytes that the client has not read yet wait in
 //! [`spool`]; [`local::Local`] gives the seat back. `local/take_back.rs` and `local/overdue.rs` are the ways
 //! that end otherwise.
@@ -13,11 +13,13 @@
 //! Contract:
 //! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
 //!    never will, because it died or the request was withdrawn from it.
-//! 2. Requests are served in order of arrival. A request that is moved to another worker keeps its position.
+//! 2. Requests that wait take turns by client ([`clients`]), and those of a client are served in order of arrival. A
+//!    request that is moved to another worker keeps its position among them.
 //! 3. A worker that dies, stalls or leaks does not take the front down.
 #![forbid(unsafe_code)]
 
 mod call;
+pub mod clients;
 pub mod collections;
 mod deaths;
 mod in_flight;
@@ -54,7 +56,7 @@ pub use local::Local;
 pub use messages::Mailbox;
 pub use pause::{Pause, PauseFigures, PausePhase, PauseTerms};
 pub use process::ExitStatus;
-pub use queue::{Dispatch, PoolIndex, Serial};
+pub use queue::{ClassIndex, ClassShare, Dispatch, PoolIndex, Serial};
 pub use rack::Rack;
 pub use shared::Shared;
 pub use wire::scoreboard::{Busy, Serving, Slot};

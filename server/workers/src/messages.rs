@@ -19,6 +19,8 @@ pub(crate) enum ThreadMessage {
     Assigned(Assignment),
     /// A request of this thread has waited too long and was removed from the queue.
     Expired(Ticket),
+    /// A request of this thread was removed from the full queue in favour of another client's.
+    Displaced(Ticket),
     /// The link to a worker that is about to be forked or has connected.
     Link(NewLink),
     /// A worker gets no more requests. The thread with link 0 tells it to finish.

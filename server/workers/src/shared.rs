@@ -1,6 +1,7 @@
 //! The state that all front threads and the supervisor share: the pools, a mailbox for each thread, the
 //! scoreboard.
 
+use crate::clients::Clients;
 use crate::deaths::Deaths;
 use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
@@ -30,6 +31,7 @@ pub struct Shared {
     reports: mpsc::UnboundedSender<SupervisorMessage>,
     scoreboard: Arc<Scoreboard>,
     deaths: Deaths,
+    clients: Clients,
     wanted: AtomicUsize,
     /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
     blocked: [AtomicU64; 2],
@@ -59,6 +61,7 @@ impl Shared {
             reports,
             scoreboard: Arc::new(Scoreboard::new(slots, layout)?),
             deaths: Deaths::default(),
+            clients: Clients::default(),
             wanted: AtomicUsize::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
         })
@@ -106,6 +109,11 @@ impl Shared {
         let mut assigned = Vec::new();
         self.dispatch(pool).restore(serial, reason, now, &mut assigned);
         self.deliver(&assigned);
+    }
+
+    /// Returns what tells the clients of waiting requests apart.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     pub fn deaths(&self) -> &Deaths {

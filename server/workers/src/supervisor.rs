@@ -22,6 +22,7 @@ mod trials;
 mod worker;
 
 use crate::collections::Collections;
+use crate::clients;
 use crate::deaths;
 use crate::messages::{SupervisorMessage, ThreadMessage};
 use crate::orphans::{self, Orphans};
@@ -39,6 +40,7 @@ use meter::Meter;
 pub use orders::{AppFacts, BootError, Command, Notice, Options, Processes, Refresh, ReloadStep, Steps};
 use queue::{Dispatch, PoolIndex, Reason, Serial};
 use releases::Releases;
+use settings::Settings;
 use sizing::Sampler;
 pub use sizing::Sizing;
 use std::collections::{BTreeMap, VecDeque};
@@ -129,6 +131,8 @@ impl Supervisor {
             (if in_advance { queue } else { queue.without_prefetching() }, seats)
         });
         let shared = Shared::new(with_queues.collect(), slots, options.front_threads(), to_supervisor)?;
+        let classes = clients::shares(&options.boot.settings);
+        shared.each(|queue| queue.set_classes(&classes)).for_each(drop);
         Ok(Supervisor {
             reconciler: Reconciler::new(source, wish, slots, workers, now),
             releases: Releases::new(options.boot.clone()),
@@ -339,6 +343,7 @@ impl Supervisor {
     fn tick(&mut self) {
         let now = Instant::now();
         let settings = self.options.settings.borrow().clone();
+        self.apply_classes(&settings);
         for pool in self.shared.pools().indexes() {
             let limit = now.checked_sub(settings.timeouts_of(pool.0.into()).0);
             for ticket in limit.map(|limit| self.shared.dispatch(pool).expire(limit)).unwrap_or_default() {
@@ -359,6 +364,12 @@ impl Supervisor {
             self.check_worker(row, now);
         }
         self.see(Change::Tick);
+    }
+
+    /// Takes over the classes of the settings in force. Front threads may know other ones for a moment.
+    fn apply_classes(&self, settings: &Settings) {
+        let classes = clients::shares(settings);
+        self.shared.each(|queue| queue.set_classes(&classes)).for_each(drop);
     }
 
     /// Takes over the limits of the settings in force.

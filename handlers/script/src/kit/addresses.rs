@@ -1,6 +1,6 @@
 //! IP addresses for Ruby: prefixes as keys of a Hash, and the client of a forwarded request.
 
-use ratelimit::address::{forwarded, parse as address};
+use handler::address::{forwarded, parse as address};
 use std::net::IpAddr;
 
 /// Returns the first `length` bits of an address, followed by the length. IPv4 addresses count as IPv6's `::ffff:0:0/96`, but a shorter IPv6 prefix

@@ -118,7 +118,7 @@ fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
 
 /// `[address, lengths for IPv4, lengths for IPv6]`: returns the key of each prefix that contains the address; nil if it is not an address.
 fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
-    let Some(address) = args.first().and_then(Value::text).and_then(ratelimit::address::parse) else {
+    let Some(address) = args.first().and_then(Value::text).and_then(handler::address::parse) else {
         tape.nil();
         return;
     };

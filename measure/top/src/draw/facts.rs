@@ -22,7 +22,9 @@ const NEWS: Duration = Duration::from_secs(3_600);
 /// Returns the lines from top to bottom. `width`: columns of the screen; `services`: the most lines for services.
 pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> Vec<Vec<Span<'static>>> {
     let server = view.server();
-    let mut lines = vec![queue(view, theme), machine(view, theme, width), errors(view, theme)];
+    let mut lines = vec![queue(view, theme)];
+    lines.extend(waiters(view, theme, width));
+    lines.extend([machine(view, theme, width), errors(view, theme)]);
     if let Some(handlers) = &server.handlers {
         lines.push(handled(handlers, view, theme));
         lines.push(heap(handlers, view, theme, width));
@@ -167,6 +169,40 @@ fn queue(view: &View, theme: Theme) -> Vec<Span<'static>> {
     spans.push(name("Connections", theme));
     spans.push(Span::raw(format!("{} open, {} new/s", grouped(connections.open), significant(new))));
     spans
+}
+
+/// Returns the clients with the most waiting requests, as many as the width has room for, and the classes with
+/// waiting requests.
+fn waiters(view: &View, theme: Theme, columns: u16) -> Option<Vec<Span<'static>>> {
+    let server = view.server();
+    if server.waiters.is_empty() {
+        return None;
+    }
+    let title = name("Waiting", theme);
+    let classes = server.queue_classes.iter().filter(|class| class.waiting > 0);
+    let classes: Vec<String> =
+        classes.map(|class| format!("{} {}", class.name, grouped(class.waiting))).collect();
+    let classes =
+        if classes.is_empty() { String::new() } else { format!("   by class: {}", classes.join(", ")) };
+    // `--once` has room for all.
+    let room = if columns == 0 { usize::MAX } else { usize::from(columns) };
+    let mut room = room.saturating_sub(title.width() + classes.chars().count() + " and 10,000 more".len());
+    let mut text = String::new();
+    let mut shown = 0;
+    for one in &server.waiters {
+        let its = format!("{}{} {}", if shown > 0 { ", " } else { "" }, one.client, grouped(one.waiting.into()));
+        let width = its.chars().count();
+        if shown > 0 && width > room {
+            break;
+        }
+        (room, shown) = (room.saturating_sub(width), shown + 1);
+        text.push_str(&its);
+    }
+    let more = server.queue.clients.saturating_sub(shown);
+    if more > 0 {
+        text.push_str(&format!(" and {} more", grouped(more)));
+    }
+    Some(vec![title, Span::raw(text), Span::styled(classes, theme.faint())])
 }
 
 fn machine(view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {

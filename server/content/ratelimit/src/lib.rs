@@ -16,7 +16,6 @@
 //! 5. A header value that identifies a client never leaves the process: Redis gets a hash.
 #![forbid(unsafe_code)]
 
-pub mod address;
 mod counters;
 mod ledger;
 mod limiter;

@@ -1,10 +1,10 @@
 //! Determines which requests a limit applies to, and by which key they are counted: [`Judged`].
 
-use crate::address;
 use crate::ledger::{Ledger, Tally};
 use crate::rate::{Limit, Rule};
-use handler::Request;
 use handler::path::Path;
+use handler::{Request, address};
+use net::Subnet;
 use settings::{RateKey, RateLimit, TrustedProxies};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Judged {
     pub(crate) fn key(&self, request: &Request, trusted: &TrustedProxies) -> Option<String> {
         let by_address = matches!(self.written.key, RateKey::Address);
         let client = if by_address || !self.written.except.is_empty() {
-            address::client(request, trusted)
+            address::client(request, |peer| trusted.trusts(peer))
         } else {
             None
         };
@@ -52,7 +52,8 @@ impl Judged {
         match &self.written.key {
             RateKey::All => Some(format!("{name}:all")),
             RateKey::Address => {
-                let client = client.map_or_else(|| "unix".to_owned(), address::counted);
+                let client = client
+                    .map_or_else(|| "unix".to_owned(), |address| Subnet::of(Some(address)).to_string());
                 Some(format!("{name}:{client}"))
             }
             RateKey::Header(field) => {

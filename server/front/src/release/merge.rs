@@ -87,6 +87,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         files: fresh.files,
         sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },
+        queue: fresh.queue,
         sendfile: fresh.sendfile,
         services: fresh.services,
         rate_limits: fresh.rate_limits,

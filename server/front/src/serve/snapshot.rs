@@ -14,15 +14,16 @@ use ratelimit::Ledger;
 use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
-    PoolSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot,
-    Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
+    PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot,
+    Snapshot, TlsSnapshot, WaiterSnapshot,
+    WorkerSnapshot, WorkerState,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 use workers::reconciler::{FIRST, Row, Stage};
 use workers::supervisor::{Command, Processes, Sizing};
-use workers::{Dispatch, PoolIndex, Shared};
+use workers::{ClassIndex, ClassShare, Dispatch, PoolIndex, Shared, clients};
 
 #[derive(Clone)]
 pub(crate) struct Snapshotter {
@@ -45,6 +46,8 @@ pub(crate) struct Snapshotter {
     started: SystemTime,
 }
 
+/// The most clients of a pool in the list of those that wait.
+const WAITERS: usize = 10;
 /// The maximum age of a measured PSS for interactive readers.
 const PSS_AGE: Duration = Duration::from_millis(500);
 
@@ -243,6 +246,8 @@ impl Snapshotter {
                 ms: processes.collections.1.as_millis() as u64,
             },
             queue: self.queue(now.0),
+            queue_classes: self.queue_classes(),
+            waiters: self.waiters(now.0),
             pools: self.pools(processes, now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             rate_limits: self.rate_limits(),
@@ -311,6 +316,48 @@ impl Snapshotter {
         QueueSnapshot { for_fibers, ..sum.unwrap_or_default() }
     }
 
+    /// Returns the figures of each class, over all pools; empty if there is only the default one.
+    fn queue_classes(&self) -> Vec<QueueClassSnapshot> {
+        let Some(shared) = self.shared() else { return Vec::new() };
+        let mut all: Vec<QueueClassSnapshot> = Vec::new();
+        for pool in shared.pools().indexes() {
+            for (ClassShare { name, weight }, figures) in shared.dispatch(pool).classes() {
+                let known = all.iter().position(|one| one.name == *name);
+                let at = known.unwrap_or_else(|| {
+                    all.push(QueueClassSnapshot { name: name.clone(), weight: *weight, ..Default::default() });
+                    all.len() - 1
+                });
+                let sum = &mut all[at];
+                sum.waiting += figures.waiting;
+                sum.clients += figures.clients;
+                sum.served += figures.served;
+                sum.waited_ms += figures.waited.as_millis() as u64;
+                sum.refused += figures.refused;
+            }
+        }
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
+    /// Returns the clients with the most waiting requests.
+    fn waiters(&self, now: Instant) -> Vec<WaiterSnapshot> {
+        let Some(shared) = self.shared() else { return Vec::new() };
+        let mut all = Vec::new();
+        for pool in shared.pools().indexes() {
+            let queue = shared.dispatch(pool);
+            let name = |class: ClassIndex| queue.classes().nth(class.0.into()).map(|(share, _)| share.name.clone());
+            all.extend(queue.waiters(WAITERS).into_iter().map(|one| WaiterSnapshot {
+                client: clients::describe(one.key.client),
+                pool: self.pool_name(pool.0.into()).to_owned(),
+                class: name(one.key.class).unwrap_or_default(),
+                waiting: one.waiting,
+                served: one.seats,
+                oldest_wait_ms: now.saturating_duration_since(one.since).as_secs_f64() * 1e3,
+            }));
+        }
+        all.sort_by_key(|one| std::cmp::Reverse(one.waiting));
+        all
+    }
+
     /// Returns the figures of each pool; empty if there is only the default one.
     fn pools(&self, processes: &Processes, now: Instant) -> Vec<PoolSnapshot> {
         let Some(shared) = self.shared().filter(|shared| shared.pools().indexes().count() > 1) else {
@@ -355,6 +402,8 @@ fn of_queue(queue: &Dispatch, now: Instant) -> QueueSnapshot {
         refused_full: refusals.full,
         refused_early: refusals.early,
         expired: refusals.expired,
+        clients: queue.clients() as u64,
+        most_of_client: queue.most_of_client().into(),
         for_fibers: None,
     }
 }

@@ -22,6 +22,16 @@ impl Subnet {
             None => Subnet::default(),
         }
     }
+
+    /// Returns the subnet as a number, no two of which are equal.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the subnet with this number.
+    pub fn from_bits(bits: u64) -> Subnet {
+        Subnet(bits)
+    }
 }
 
 impl fmt::Display for Subnet {
@@ -48,7 +58,7 @@ mod tests {
         assert_eq!(subnet("2001:db8:1:2::1"), subnet("2001:db8:1:2:ffff::9"));
         assert_ne!(subnet("2001:db8:1:2::1"), subnet("2001:db8:1:3::1"));
         assert_ne!(Subnet::of(None), subnet("0.0.0.0"));
-        assert_eq!(subnet("192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(Subnet::from_bits(subnet("192.0.2.1").bits()).to_string(), "192.0.2.1");
         assert_eq!(subnet("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
     }
 }

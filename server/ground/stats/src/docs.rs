@@ -13,12 +13,13 @@ use crate::reloads::{ReforkOutcome, ReloadOutcome, UpgradeOutcome};
 use crate::scrape::Scrape;
 use crate::server::{PoolSnapshot, QueueSnapshot, ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::Snapshot;
+use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::{CertificateSnapshot, TlsSnapshot};
 use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
 /// The parts of the server that have tables of their own.
-const APART: [&str; 7] = ["workers", "queue", "pools", "handlers", "acme", "tls", "front"];
+const APART: [&str; 9] = ["workers", "queue", "queue_classes", "waiters", "pools", "handlers", "acme", "tls", "front"];
 
 fn table(name: &str) -> String {
     match name {
@@ -30,6 +31,8 @@ fn table(name: &str) -> String {
         "reforks" => kinds::<ReforkOutcome>("outcome"),
         "upgrades" => kinds::<UpgradeOutcome>("outcome"),
         "queue" => fields::<QueueSnapshot>("field", |_| true),
+        "queue_classes" => fields::<QueueClassSnapshot>("field", |_| true),
+        "waiters" => fields::<WaiterSnapshot>("field", |_| true),
         "pools" => fields::<PoolSnapshot>("field", |_| true),
         "acme" => fields::<CertificateSnapshot>("field", |_| true),
         "tls" => fields::<TlsSnapshot>("field", |_| true),

@@ -30,6 +30,7 @@ mod interval;
 mod libraries;
 mod load;
 mod puma;
+mod queue;
 mod rate_limits;
 mod recorder;
 mod reloads;
@@ -57,6 +58,7 @@ pub use interval::{Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
 pub use load::{FiberLoad, Load, RecentLoad};
 pub use cache::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
+pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use reloads::{

@@ -11,6 +11,7 @@ use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
 use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::libraries::Library;
+use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
 use crate::services::ServiceSnapshot;
@@ -121,6 +122,12 @@ figures! {
         out_of_band_gc: OutOfBandGc = part,
         /// See below.
         queue: QueueSnapshot = part,
+        /// The [classes](queue.md#classes) of waiting requests, the default one first, see below; empty without `[queue.classes]`.
+        #[serde(default)]
+        queue_classes: Vec<QueueClassSnapshot> = part,
+        /// The clients with the most waiting requests, at most ten of each pool, see below.
+        #[serde(default)]
+        waiters: Vec<WaiterSnapshot>,
         /// The [pools of workers](pools.md), the default one first, see below; empty without `[pools]` and `fiber_paths`.
         #[serde(default)]
         pools: Vec<PoolSnapshot> = part,
@@ -307,6 +314,10 @@ figures! {
         refused_early: u64 = counter("firebrick_queue_refusals", reason = "early"),
         /// Requests that got 503 after `timeouts.queue`.
         expired: u64 = counter("firebrick_queue_refusals", reason = "expired"),
+        /// Clients whose requests wait now ([queue.fair](queue.md)). A client in several pools or classes counts in each.
+        clients: u64 = gauge("firebrick_queue_clients"; "Clients with requests in the queue"),
+        /// The waiting requests of the client that has the most.
+        most_of_client: u64 = peak("firebrick_queue_most_of_client"; "Waiting requests of the client that has the most"),
         /// With `fiber_paths`: the part of `length` that waits in the pool `fibers`; otherwise null.
         for_fibers: Option<u64> = own,
     }
@@ -507,6 +518,8 @@ pub(crate) mod tests {
             handlers: None,
             rate_limits: None,
             cache: None,
+            queue_classes: Vec::new(),
+            waiters: Vec::new(),
             acme: Vec::new(),
             tls: None,
             front: Snapshot::default(),

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod address;
 mod body;
 mod cache;
 mod failure;

@@ -9,7 +9,7 @@ use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
 use handler::{Failure, Fields, FileRegion};
-use queue::Serial;
+use queue::{Serial, Turn};
 use settings::{Limits, Settings};
 use std::cell::RefMut;
 use std::fs::File;
@@ -44,8 +44,8 @@ pub(crate) trait Owner {
 
 /// The effects of one batch of frames on seats, applied together after the batch.
 pub(crate) struct Settlement {
-    /// The times in the app of the requests that have ended.
-    pub(crate) apps: Vec<Duration>,
+    /// The requests that have ended: their times in the app, and the turns that they have used.
+    pub(crate) apps: Vec<(Duration, Option<Turn>)>,
     /// Requests whose waits for the GVL were measured: their number, microseconds in the app, and
     /// microseconds of waiting.
     pub(crate) measured: (u32, u64, u64),
@@ -69,8 +69,8 @@ impl Settlement {
     }
 
     /// Adds a request that has ended.
-    fn add(&mut self, times: Times) {
-        self.apps.push(Duration::from_micros(times.app_us.into()));
+    fn add(&mut self, times: Times, turn: Option<Turn>) {
+        self.apps.push((Duration::from_micros(times.app_us.into()), turn));
         if let Some(gvl_us) = times.gvl_us {
             let (count, app, gvl) = self.measured;
             self.measured = (count + 1, app + u64::from(times.app_us), gvl + u64::from(gvl_us));
@@ -303,7 +303,7 @@ fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Set
     }
     call.reply.on_end(result);
     call.finished();
-    settled.add(times);
+    settled.add(times, call.take_turn());
 }
 
 fn file(call: &Call, fd: Passed, frame: &Frame<'_>, limits: &Limits) -> Result<(), Malformed> {

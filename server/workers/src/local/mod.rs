@@ -110,7 +110,8 @@ impl Local {
     /// Sends a call on a link that a test has created.
     #[cfg(test)]
     pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
-        let (ticket, _) = self.shared.dispatch(call.pool()).ask(self.index, 0, Instant::now());
+        let key = queue::QueueKey::default();
+        let (ticket, _) = self.shared.dispatch(call.pool()).ask(self.index, 0, key, Instant::now());
         self.links.borrow_mut().push(link.clone());
         let id = link.send(call.clone())?;
         call.set_state(CallState::Sent { ticket: Some(ticket), serial: link.end.serial, id });
@@ -132,6 +133,7 @@ impl Local {
             match message {
                 ThreadMessage::Assigned(assignment) => self.deliver(vec![assignment]),
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
+                ThreadMessage::Displaced(ticket) => self.displaced(ticket),
                 ThreadMessage::Link(link) => self.open(link),
                 ThreadMessage::Drain(serial) => self.drain(serial),
                 ThreadMessage::Collect(serial) => self.send_frame(serial, FrameKind::Collect, 0, &[]),
@@ -225,20 +227,20 @@ impl Owner for Local {
     fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {
         let Settlement { apps, measured: (count, app_us, gvl_us), failed, returned, resumed, now } =
             settlement;
-        let returned = returned.into_iter().map(|calls| (calls.len() as u32, self.wait_again(calls)));
-        let (returned, mut assigned) = (returned.collect::<Vec<_>>(), Vec::new());
+        let returned: Vec<_> = returned.into_iter().map(|calls| self.wait_again(calls)).collect();
+        let mut assigned = Vec::new();
         let mut queue = self.shared.dispatch(pool);
-        for (seats, tickets) in returned {
+        for taken_back in returned {
             // Another request in the worker is slow, so it gets no more until it resumes.
             queue.pass_over(serial, Reason::Stalled);
-            queue.put_back(serial, seats, &tickets, now, &mut assigned);
+            queue.put_back(serial, &taken_back, now, &mut assigned);
         }
         if failed > 0 {
             queue.failed(serial, failed);
         }
         queue.measured(count, app_us, gvl_us);
-        for app in apps {
-            queue.finished(serial, Some(app), now, &mut assigned);
+        for (app, turn) in apps {
+            queue.finished(serial, turn, Some(app), now, &mut assigned);
         }
         (0..resumed).for_each(|_| queue.restore(serial, Reason::Stalled, now, &mut assigned));
         drop(queue);

@@ -7,7 +7,7 @@ use crate::in_flight::Served;
 use crate::link::Link;
 use crate::messages::{End, SupervisorMessage};
 use handler::Failure;
-use queue::{Serial, Ticket};
+use queue::{Serial, TakenBack, Ticket};
 use std::rc::Rc;
 use std::time::Instant;
 use wire::FrameKind;
@@ -25,7 +25,7 @@ impl Local {
             CallState::Sent { serial, id, .. } => {
                 self.send_frame(serial, FrameKind::Abort, id, &[]);
             }
-            CallState::New | CallState::Finished => {}
+            CallState::New | CallState::Postponed(_) | CallState::Finished => {}
         }
     }
 
@@ -37,6 +37,15 @@ impl Local {
         }
     }
 
+    /// Fails a request that the full queue has given up for another client's.
+    pub(super) fn displaced(&self, ticket: Ticket) {
+        if let Some(call) = self.waiting.take(ticket) {
+            call.was_queued(Instant::now(), 0);
+            call.set_state(CallState::Finished);
+            call.fail(Failure::busy("max_queue requests are waiting, most of them of this client"));
+        }
+    }
+
     pub(super) fn hopeless(&self) {
         for (ticket, call) in self.waiting.take_all() {
             self.shared.dispatch(ticket.pool).cancel(ticket);
@@ -45,24 +54,29 @@ impl Local {
         }
     }
 
-    /// Makes sent requests wait again. Returns their tickets and the times when they were submitted.
-    pub(super) fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<(Ticket, Instant)> {
-        let mut tickets = Vec::new();
-        for call in calls {
-            let CallState::Sent { ticket, .. } = call.state() else { continue };
-            match ticket {
+    /// Makes sent requests wait again. Returns what the queue has to know of each.
+    pub(super) fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<TakenBack> {
+        let taken_back = |call: Rc<Call>| {
+            let turn = call.take_turn();
+            let CallState::Sent { ticket, .. } = call.state() else { return TakenBack { turn, again: None } };
+            let again = match ticket {
                 Some(ticket) if !call.reply.is_unwanted() => {
-                    let asked = call.asked();
-                    tickets.push((self.waiting.keep(ticket, call), asked));
+                    let (asked, key) = (call.asked(), self.key(&call));
+                    Some((self.waiting.keep(ticket, call), asked, key))
                 }
-                Some(_) => call.finished(),
+                Some(_) => {
+                    call.finished();
+                    None
+                }
                 None => {
                     call.fail(not_taken_up());
                     call.finished();
+                    None
                 }
-            }
-        }
-        tickets
+            };
+            TakenBack { turn, again }
+        };
+        calls.into_iter().map(taken_back).collect()
     }
 
     /// Takes back the requests that a worker has not started. The worker will return those that it has not
@@ -83,10 +97,10 @@ impl Local {
         };
         let calls = link.take_from(taken);
         let count = calls.len();
-        let (tickets, mut assigned) = (self.wait_again(calls), Vec::new());
+        let (taken_back, mut assigned) = (self.wait_again(calls), Vec::new());
         let End { serial, pool } = link.end;
         let mut queue = self.shared.dispatch(pool);
-        queue.put_back(serial, count as u32, &tickets, Instant::now(), &mut assigned);
+        queue.put_back(serial, &taken_back, Instant::now(), &mut assigned);
         drop(queue);
         self.deliver(assigned);
         count

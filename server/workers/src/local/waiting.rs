@@ -22,7 +22,7 @@ impl Waiting {
         let mut slots = self.0.borrow_mut();
         let slot = slots.vacant_entry();
         let (ticket, admission) = ask(slot.key() as u32);
-        if admission == Admission::Wait {
+        if matches!(admission, Admission::Wait | Admission::Displaces(_)) {
             fill(slot, ticket, call.clone());
         }
         (ticket, admission)
@@ -32,7 +32,7 @@ impl Waiting {
     pub(super) fn keep(&self, ticket: Ticket, call: Rc<Call>) -> Ticket {
         let mut slots = self.0.borrow_mut();
         let slot = slots.vacant_entry();
-        let ticket = Ticket { slot: slot.key() as u32, ..ticket };
+        let ticket = ticket.in_slot(slot.key() as u32);
         fill(slot, ticket, call);
         ticket
     }

@@ -1,0 +1,201 @@
+//! The client and the class of a request that has to wait ([`QueueKey`]), by the settings `queue.fair` and
+//! `[queue.classes]`.
+//!
+//! Contract:
+//! 1. Only a request that finds no free seat is looked at.
+//! 2. The value of a header field or a cookie identifies a person or a company, and may be a secret. It leaves
+//!    this module as a hash that is keyed with a random secret of the process.
+//! 3. An address is read as rate limits read it: [`handler::address`], [`Subnet`].
+
+mod crawlers;
+
+use handler::path::Path;
+use handler::{Request, address};
+use net::Subnet;
+use queue::{ClassIndex, ClassShare, Client, QueueKey};
+use settings::{Fair, NamedValue, QueueClass, Settings, TrustedProxies};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Tells clients apart. One for all threads, so that their hashes agree.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    secret: RandomState,
+}
+
+impl Clients {
+    /// Returns whose turn a request uses in pool number `pool`.
+    pub(crate) fn key(&self, request: &Request, settings: &Settings, pool: usize) -> QueueKey {
+        let class = class(request, &settings.queue.classes);
+        QueueKey { class, client: self.client(request, settings.fair_of(pool), &settings.rack.trusted_proxies) }
+    }
+
+    fn client(&self, request: &Request, fair: &Fair, trusted: &TrustedProxies) -> Client {
+        let by_address = || {
+            let address = address::client(request, |peer| trusted.trusts(peer));
+            Client::Address(Subnet::of(address).bits())
+        };
+        let by = |kind, value: Option<&[u8]>| value.map_or_else(by_address, |value| self.hash(kind, value));
+        match fair {
+            Fair::Off => Client::All,
+            Fair::Address => by_address(),
+            Fair::Header(name) => by(b'h', request.fields.get(name)),
+            Fair::Cookie(name) => by(b'c', cookies(request, name).next()),
+            Fair::Host => self.hash(b'o', &request.server().0.to_ascii_lowercase()),
+        }
+    }
+
+    fn hash(&self, kind: u8, value: &[u8]) -> Client {
+        let mut hasher = self.secret.build_hasher();
+        hasher.write_u8(kind);
+        hasher.write(value);
+        Client::Hash(hasher.finish())
+    }
+}
+
+/// Describes a client for operators: its address, or the hash of what tells it apart.
+pub fn describe(client: Client) -> String {
+    match client {
+        Client::All => "all".to_owned(),
+        Client::Address(bits) if Subnet::from_bits(bits) == Subnet::default() => "unix".to_owned(),
+        Client::Address(bits) => Subnet::from_bits(bits).to_string(),
+        Client::Hash(hash) => format!("#{hash:016x}"),
+    }
+}
+
+/// Returns the classes of these settings for the queues, the default one first.
+pub(crate) fn shares(settings: &Settings) -> Vec<ClassShare> {
+    let default = ClassShare { name: QueueClass::DEFAULT.to_owned(), weight: settings.queue.default_weight };
+    let named = |class: &QueueClass| ClassShare { name: class.name.clone(), weight: class.weight };
+    std::iter::once(default).chain(settings.queue.classes.iter().map(named)).collect()
+}
+
+/// Returns the first class whose conditions the request meets.
+fn class(request: &Request, classes: &[QueueClass]) -> ClassIndex {
+    let found = classes.iter().position(|class| belongs(request, class));
+    found.map_or(ClassIndex::DEFAULT, |at| ClassIndex(at as u8 + 1))
+}
+
+fn belongs(request: &Request, class: &QueueClass) -> bool {
+    let QueueClass { paths, header, cookie, crawlers, .. } = class;
+    let is = |wanted: &NamedValue, value: &[u8]| match &wanted.value {
+        Some(wanted) => wanted.as_bytes() == value,
+        None => true,
+    };
+    let has_path = || {
+        let path = Path::new(request.path());
+        paths.iter().any(|prefix| path.below(prefix.as_bytes()).is_some())
+    };
+    (paths.is_empty() || has_path())
+        && header
+            .as_ref()
+            .is_none_or(|header| request.fields.all(&header.name).any(|value| is(header, value.trim_ascii())))
+        && cookie
+            .as_ref()
+            .is_none_or(|cookie| cookies(request, &cookie.name).any(|value| is(cookie, value)))
+        && (!crawlers || request.fields.get("user-agent").is_some_and(crawlers::is_known))
+}
+
+/// Returns the values of the cookies with this name (RFC 6265 section 4.2.1). HTTP/2 and HTTP/3 may split the field.
+fn cookies<'r>(request: &'r Request, name: &'r str) -> impl Iterator<Item = &'r [u8]> {
+    let pairs = request.fields.all("cookie").flat_map(|field| field.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let pair = pair.trim_ascii_start();
+        pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::trim_ascii)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use std::rc::Rc;
+    use std::time::{Instant, SystemTime};
+
+    fn request(path: &str, peer: &str, fields: &[(&str, &str)]) -> Request {
+        let mut all = Fields::from_parts(path.as_bytes().to_vec(), Vec::new());
+        let (path, none) = (Span::of(all.text(), all.text()), Span::default());
+        fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
+        let remote = PeerAddr::Inet((peer.parse::<std::net::IpAddr>().unwrap(), 1).into());
+        let peer = Peer { remote, remote_text: "".into(), local: PeerAddr::Unix, tls: false, session: None };
+        #[rustfmt::skip]
+        let request = Request {
+            version: Version::Http11, method: none, target: path, path, query: none, authority: none,
+            fields: all, variables: Vec::new(), peer: Rc::new(peer), https: false,
+            received: SystemTime::now(), arrived: Instant::now(),
+        };
+        request
+    }
+
+    fn client(fair: &Fair, request: &Request) -> Client {
+        let networks = vec!["10.0.0.0/8".parse().unwrap()];
+        let clients = Clients::default();
+        let trusted = TrustedProxies { networks, unix: true };
+        assert_eq!(clients.client(request, fair, &trusted), clients.client(request, fair, &trusted));
+        clients.client(request, fair, &trusted)
+    }
+
+    #[test]
+    fn clients_are_addresses_behind_trusted_proxies() {
+        let shown = |peer: &str, fields: &[(&str, &str)]| describe(client(&Fair::Address, &request("/", peer, fields)));
+        let forwarded = [("X-Forwarded-For", "192.0.2.7")];
+        assert_eq!(shown("198.51.100.1", &forwarded), "198.51.100.1", "it is no proxy");
+        assert_eq!(shown("10.0.0.1", &forwarded), "192.0.2.7");
+        assert_eq!(shown("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(shown("2001:db8:1:2:3::4", &[]), "2001:db8:1:2::/64");
+        assert_eq!(client(&Fair::Off, &request("/", "192.0.2.1", &[])), Client::All);
+    }
+
+    #[test]
+    fn values_of_headers_and_cookies_are_shown_as_hashes() {
+        let clients = Clients::default();
+        let key = |fair: &Fair, fields: &[(&str, &str)]| {
+            clients.client(&request("/", "192.0.2.1", fields), fair, &TrustedProxies::default())
+        };
+        let header = Fair::Header("x-tenant".to_owned());
+        assert_eq!(key(&header, &[("X-Tenant", "a")]), key(&header, &[("x-tenant", "a")]));
+        assert_ne!(key(&header, &[("X-Tenant", "a")]), key(&header, &[("X-Tenant", "b")]));
+        assert_eq!(describe(key(&header, &[])), "192.0.2.1");
+        assert!(!describe(key(&header, &[("X-Tenant", "secret")])).contains("secret"));
+        let cookie = Fair::Cookie("tenant".to_owned());
+        let with = |text| key(&cookie, &[("Cookie", text)]);
+        assert_eq!(with("a=1; tenant=x"), with("tenant=x ;b=2"));
+        assert_eq!(with("a=1; tenant=x"), key(&cookie, &[("cookie", "a=1"), ("cookie", "tenant=x")]));
+        assert_ne!(with("tenant=x"), with("tenant=y"));
+        assert!([with("xtenant=x"), with("tenant"), with("tenants=x")].iter().all(|one| describe(*one) == "192.0.2.1"));
+        assert_ne!(with("tenant=x"), key(&header, &[("X-Tenant", "x")]), "a cookie is no header");
+        let host = |name| key(&Fair::Host, &[("Host", name)]);
+        assert_eq!(host("a.example"), host("a.example"));
+    }
+
+    #[test]
+    fn a_class_has_the_requests_that_meet_all_its_conditions() {
+        let named = |name: &str, value: Option<&str>| {
+            Some(NamedValue { name: name.to_owned(), value: value.map(str::to_owned) })
+        };
+        let class = |paths: &[&str]| QueueClass {
+            name: "a".to_owned(),
+            weight: 1,
+            paths: paths.iter().map(|&path| path.to_owned()).collect(),
+            header: None,
+            cookie: None,
+            crawlers: false,
+        };
+        let is = |class: &QueueClass, path: &str, fields: &[(&str, &str)]| {
+            belongs(&request(path, "192.0.2.1", fields), class)
+        };
+        let api = class(&["/api", "/v2"]);
+        assert!(["/api", "/api/x", "/v2/", "/%61pi", "/x/../api"].iter().all(|path| is(&api, path, &[])));
+        assert!(!is(&api, "/apis", &[]) && !is(&api, "/", &[]));
+        assert!(is(&class(&[""]), "/x", &[]));
+        let paid = QueueClass { header: named("X-Plan", Some("pro")), ..class(&["/api"]) };
+        assert!(is(&paid, "/api", &[("x-plan", "free"), ("X-Plan", " pro ")]));
+        assert!(!is(&paid, "/api", &[("X-Plan", "Pro")]) && !is(&paid, "/", &[("X-Plan", "pro")]) && !is(&paid, "/api", &[]));
+        let member = QueueClass { cookie: named("session", None), ..class(&[]) };
+        assert!(is(&member, "/", &[("Cookie", "session=1")]) && !is(&member, "/", &[("Cookie", "sessions=1")]));
+        let crawlers = QueueClass { crawlers: true, ..class(&[]) };
+        assert!(is(&crawlers, "/", &[("User-Agent", "Googlebot/2.1")]) && !is(&crawlers, "/", &[]));
+        let classes = [api, crawlers];
+        let of = |path: &str, fields: &[(&str, &str)]| super::class(&request(path, "192.0.2.1", fields), &classes).0;
+        assert_eq!([of("/", &[]), of("/api", &[("User-Agent", "bingbot/2")]), of("/", &[("User-Agent", "bingbot/2")])], [0, 1, 2]);
+    }
+}
