@@ -102,7 +102,7 @@ impl Maintenance {
     #[cold]
     fn judge(&self, request: &Request, trusted: &TrustedProxies) -> Option<Box<Response>> {
         let in_force = self.in_force()?;
-        if in_force.allows(request, || ratelimit::address::client(request, trusted)) {
+        if in_force.allows(request, || handler::address::client(request, |peer| trusted.trusts(peer))) {
             return None;
         }
         self.responses.fetch_add(1, Relaxed);

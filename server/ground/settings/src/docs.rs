@@ -27,8 +27,8 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-In six tables you choose the keys: `[sites]` maps host names to static sites, `[services]` names [processes beside the
-workers](services.md), `[rate_limits]` names [limits](rate-limits.md), `[pools]` names [pools of workers](pools.md), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
+In seven tables you choose the keys: `[sites]` maps host names to static sites, `[services]` names [processes beside the
+workers](services.md), `[rate_limits]` names [limits](rate-limits.md), `[pools]` names [pools of workers](pools.md), `[queue.classes]` names [classes of requests](queue.md#classes), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
 the last one to the site or the app), or a table with the limits that differ there:
 
 ```toml
@@ -44,6 +44,9 @@ login = { rate = \"5/m\", paths = \"/login\", methods = \"POST\" }
 [pools]
 slow = { paths = \"/reports\", workers = 1, threads = 2 }
 
+[queue.classes]
+paid = { header = \"X-Plan: pro\", weight = 4 }
+
 [sendfile]
 \"/protected/\" = \"/srv/files\"
 
@@ -53,7 +56,7 @@ slow = { paths = \"/reports\", workers = 1, threads = 2 }
 ```
 
 Settings are read when the server starts. `firebrick reload` reads them again and applies those marked \"On reload: takes effect\",
-and `[services]`, `[rate_limits]`, `[sendfile]` and a part of `[pools]`. The others take effect at the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`,
+and `[services]`, `[rate_limits]`, `[queue.classes]`, `[sendfile]` and a part of `[pools]`. The others take effect at the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`,
 handler files and certificates are reloaded when they change.
 
 Values have the same grammar in the file, in flags and in variables. Upper and lower case are the same, blanks may stand before a unit,
