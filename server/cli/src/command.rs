@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap_complete::Shell;
 use control::Target;
+use control::cache::CacheAction;
 use control::client::Client;
 use control::interrupt::MaintenanceAction;
 use control::orders::PauseOrder;
@@ -22,6 +23,7 @@ use crate::arguments::arguments;
 use crate::foreign;
 use crate::grammar::grammar;
 use crate::interruption;
+use crate::purge;
 use crate::trust::Trust;
 
 /// The task of the program.
@@ -64,6 +66,15 @@ pub enum Command {
         /// The app's directory, for messages.
         dir: PathBuf,
         client: Client,
+    },
+    /// Show what the cache keeps, or purge it.
+    Cache {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: Client,
+        action: CacheAction,
+        /// Print JSON instead of text.
+        json: bool,
     },
     /// Hold the requests for the app.
     Pause {
@@ -295,6 +306,14 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("upgrade", _)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Upgrade { dir, client })
+        }
+        Some(("cache", given)) => {
+            let action = purge::cache(given).map_err(mistyped)?;
+            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
+            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
+            Ok(Command::Cache { dir, client, action, json: given.get_flag("json") })
         }
         Some(("pause", given)) => {
             let order = interruption::pause(given).map_err(mistyped)?;

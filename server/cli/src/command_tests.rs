@@ -308,7 +308,8 @@ fn maintenance_is_shown_switched_on_or_off() {
     assert_eq!(action("maintenance"), MaintenanceAction::Status);
     assert_eq!(action("maintenance status ."), MaintenanceAction::Status);
     assert_eq!(action("maintenance off"), MaintenanceAction::Off);
-    let on = "maintenance on . --page page.html --allow ::1 --allow 10.0.0.0/8 --allow-path /up --retry-after 10m";
+    let on =
+        "maintenance on . --page page.html --allow ::1 --allow 10.0.0.0/8 --allow-path /up --retry-after 10m";
     let MaintenanceAction::On(order) = action(on) else { panic!("on") };
     assert_eq!((order.page.as_deref(), order.retry_after.as_deref()), (Some("<p>"), Some("10m")));
     assert_eq!(order.allow, Some(vec!["::1".to_owned(), "10.0.0.0/8".to_owned()]));

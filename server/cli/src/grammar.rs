@@ -61,6 +61,7 @@ fn own(own: &'static Own) -> Arg {
         Form::Positional { value, words } => {
             arg.required(true).value_name(value).value_parser(words.to_vec())
         }
+        Form::Words { value } => arg.value_name(value).num_args(0..).action(ArgAction::Append),
         Form::Choice { value, words } => arg.value_name(value).value_parser(words.to_vec()),
         Form::Value { value, repeated } => {
             let action = if repeated { ArgAction::Append } else { ArgAction::Set };

@@ -71,7 +71,11 @@ fn text(given: &ArgMatches, name: &str) -> Option<String> {
 /// Returns the values of an option that may be repeated, and whose values may be lists.
 fn list(given: &ArgMatches, name: &str) -> Vec<String> {
     let values = given.get_many::<String>(name).into_iter().flatten();
-    values.flat_map(|value| value.split(',')).map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
+    values
+        .flat_map(|value| value.split(','))
+        .map(|one| one.trim().to_owned())
+        .filter(|one| !one.is_empty())
+        .collect()
 }
 
 /// Names the flag instead of the field of the order.

@@ -18,6 +18,7 @@ mod foreign;
 mod grammar;
 mod interruption;
 mod print;
+mod purge;
 mod trust;
 mod write;
 

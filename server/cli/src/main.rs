@@ -51,6 +51,9 @@ fn run() -> ExitCode {
             control::interrupt::pause_command(&dir, &client, &order, wait)
         }
         Ok(Command::Resume { dir, client }) => control::interrupt::resume_command(&dir, &client),
+        Ok(Command::Cache { dir, client, action, json }) => {
+            control::cache::cache_command(&dir, &client, &action, json)
+        }
         Ok(Command::Maintenance { dir, client, action, json }) => {
             control::interrupt::maintenance_command(&dir, &client, &action, json)
         }

@@ -4,6 +4,7 @@ use crate::deaths;
 use crate::socket::connect_to;
 use crate::table;
 use rustix::process::Pid;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use settings::ControlAddress;
 use stats::{Death, InFlight, ServerSnapshot, Status};
@@ -264,7 +265,7 @@ pub fn deaths_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
     show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths)))
 }
 
-fn show(report: Result<String, String>) -> ExitCode {
+pub(crate) fn show(report: Result<String, String>) -> ExitCode {
     match report {
         Ok(text) => {
             output::print(text);
@@ -282,7 +283,7 @@ fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
 }
 
 /// Returns the response to `target`: unchanged as JSON, or formatted by `table`.
-fn ask<T: DeserializeOwned>(
+pub(crate) fn ask<T: DeserializeOwned>(
     dir: &Path,
     client: &Client,
     target: &str,
@@ -296,6 +297,20 @@ fn ask<T: DeserializeOwned>(
     let read = serde_json::from_str(&text)
         .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())?;
     Ok(table(read))
+}
+
+/// Sends an order. Returns the response.
+pub(crate) fn order<T: DeserializeOwned>(
+    dir: &Path,
+    client: &Client,
+    target: &str,
+    order: &impl Serialize,
+) -> Result<T, String> {
+    let written = serde_json::to_string(order).unwrap_or_default();
+    let text =
+        client.order(target, written.as_bytes()).map_err(|error| crate::interrupt::reason(&error, dir))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())
 }
 
 /// Describes an error, with a remedy if no server runs for the app in `dir`.

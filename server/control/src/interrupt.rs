@@ -40,7 +40,9 @@ fn pause(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> Result<
     let mut last = None;
     loop {
         match paused.state {
-            PauseState::On if paused.in_flight == 0 && paused.old_program.is_none() => return Ok(paused.summary()),
+            PauseState::On if paused.in_flight == 0 && paused.old_program.is_none() => {
+                return Ok(paused.summary());
+            }
             PauseState::On => {}
             _ => return Err(ended(&paused, client)),
         }
@@ -184,7 +186,7 @@ fn read<T: DeserializeOwned>(client: &Client, text: String) -> Result<T, String>
 }
 
 /// Returns the server's own reason, if it has refused the order.
-fn reason(error: &Error, dir: &Path) -> String {
+pub(crate) fn reason(error: &Error, dir: &Path) -> String {
     let Error::Refused(status, text) = error else { return explain(error, dir) };
     if matches!(status, 404 | 405) {
         return "the server does not know this order: it runs another version".to_owned();
@@ -229,7 +231,8 @@ mod tests {
 
     #[test]
     fn the_servers_reason_is_told() {
-        let refused = |status, text: &str| reason(&Error::Refused(status, text.to_owned()), Path::new("/srv"));
+        let refused =
+            |status, text: &str| reason(&Error::Refused(status, text.to_owned()), Path::new("/srv"));
         assert_eq!(refused(409, r#"{ "error": "the app is not paused" }"#), "the app is not paused");
         assert_eq!(refused(500, "oops"), "the server responded with 500: oops");
         assert!(refused(404, r#"{ "error": "no such endpoint" }"#).contains("another version"));

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod cache;
 pub mod client;
 mod connections;
 mod deaths;

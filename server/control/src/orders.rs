@@ -110,7 +110,8 @@ impl MaintenanceOrder {
         let retry_after = match &self.retry_after {
             None => None,
             Some(text) => {
-                let expected = || format!("retry_after: {text}: expected a time such as 90s or 10m, from 1s to 1d");
+                let expected =
+                    || format!("retry_after: {text}: expected a time such as 90s or 10m, from 1s to 1d");
                 let time = settings::period(text).map_err(|_| expected())?;
                 Some(Some(time).filter(|time| time.as_secs() > 0).ok_or_else(expected)?)
             }
@@ -122,8 +123,15 @@ impl MaintenanceOrder {
             is_message(message)?;
         }
         let allow = self.allow.as_ref().map(|texts| networks(texts)).transpose()?;
-        let allow_paths = self.allow_paths.as_ref().map(|paths| prefixes("allow_paths", paths)).transpose()?;
-        Ok(Maintenance { page: self.page.clone(), retry_after, message: self.message.clone(), allow, allow_paths })
+        let allow_paths =
+            self.allow_paths.as_ref().map(|paths| prefixes("allow_paths", paths)).transpose()?;
+        Ok(Maintenance {
+            page: self.page.clone(),
+            retry_after,
+            message: self.message.clone(),
+            allow,
+            allow_paths,
+        })
     }
 }
 
@@ -255,7 +263,10 @@ mod tests {
     fn a_pause_has_defaults_and_bounds() {
         assert_eq!(pause("{}"), Ok(Pause { time: PAUSE, max: 1000, paths: Vec::new() }));
         let all = pause(r#"{"for":"2m","max":7,"paths":["/orders/","/"]}"#).unwrap();
-        assert_eq!((all.time.as_secs(), all.max, all.paths), (120, 7, vec!["/orders".to_owned(), String::new()]));
+        assert_eq!(
+            (all.time.as_secs(), all.max, all.paths),
+            (120, 7, vec!["/orders".to_owned(), String::new()])
+        );
         for (json, field) in [
             (r#"{"for":"0s"}"#, "for: 0s: expected a time"),
             (r#"{"for":"11m"}"#, "for: 11m: expected a time"),
@@ -274,7 +285,8 @@ mod tests {
     #[test]
     fn a_maintenance_names_what_is_wrong() {
         assert_eq!(maintenance("{}"), Ok(Maintenance::default()));
-        let all = maintenance(r#"{"retry_after":"10m","allow":["10.0.0.0/8","::1"],"allow_paths":["/up"]}"#).unwrap();
+        let all = maintenance(r#"{"retry_after":"10m","allow":["10.0.0.0/8","::1"],"allow_paths":["/up"]}"#)
+            .unwrap();
         assert_eq!((all.retry_after.unwrap().as_secs(), all.allow.unwrap().len()), (600, 2));
         let large = format!(r#"{{"page":"{}"}}"#, "x".repeat(LARGEST_PAGE as usize + 1));
         for (json, field) in [

@@ -1,8 +1,9 @@
 //! The source of the routes' figures.
 
-use crate::reload::{ReloadLine, ReloadWish};
+use crate::cache::{PurgeOrder, Purged};
 use crate::orders::{Maintenance, OrderError, Pause};
-use stats::{Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
+use crate::reload::{ReloadLine, ReloadWish};
+use stats::{CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
 /// The orders of Puma's tools (`pumactl`).
@@ -41,6 +42,15 @@ pub trait Provider {
 
     /// Returns how the last workers ended, newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
+
+    /// Returns what the cache keeps, with at most `limit` routes and resources; `None` if it is off.
+    fn cache(&self, limit: usize) -> Option<CacheReport>;
+
+    /// Removes kept responses, here and on the other servers of the group.
+    ///
+    /// # Errors
+    /// The cache is off, or a path is invalid.
+    fn purge(&self, order: PurgeOrder) -> impl Future<Output = Result<Purged, OrderError>>;
 
     /// Starts or undoes a reload. Returns its steps; the last one is the end. The reload continues if the receiver is dropped.
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;

@@ -1,5 +1,6 @@
 //! Routes requests and builds responses. Pure, except for the provider's figures.
 
+use crate::cache::PurgeOrder;
 use crate::gate::{Gate, Refusal};
 use crate::metrics::{self, Format};
 use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
@@ -39,6 +40,9 @@ enum Route {
     History,
     /// The largest number of deaths.
     Deaths(usize),
+    /// The largest number of routes and of resources.
+    Cache(usize),
+    Purge,
     Reload(ReloadWish),
     Upgrade,
     /// The state of an interruption.
@@ -80,7 +84,10 @@ pub(crate) struct Source<P> {
 }
 
 /// The body of a request.
-pub(crate) trait OrderBody: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> {}
+pub(crate) trait OrderBody:
+    Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+{
+}
 
 impl<B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>> OrderBody for B {}
 
@@ -112,13 +119,9 @@ async fn respond<B: OrderBody, P: Provider>(
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
+        (Route::Purge, Ok(())) => return ordered(purge(body, &source.provider).await),
         (Route::Interruption(order), Ok(())) => {
-            let mut response = match interrupt(*order, body, &source.provider).await {
-                Ok(json) => json_response(StatusCode::OK, json),
-                Err((status, why)) => json_response(status, pretty(&json!({ "error": why }))),
-            };
-            page::guard(&mut response);
-            return response.map(Reply::Whole);
+            return ordered(interrupt(*order, body, &source.provider).await);
         }
         _ => {}
     }
@@ -136,33 +139,63 @@ async fn interrupt<B: OrderBody, P: Provider>(
     body: B,
     provider: &P,
 ) -> Result<String, (StatusCode, String)> {
-    let invalid = |why: String| (StatusCode::BAD_REQUEST, why);
-    let collected = Limited::new(body, LARGEST_ORDER).collect().await;
-    let bytes = collected
-        .map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => (StatusCode::PAYLOAD_TOO_LARGE, format!("an order has at most {LARGEST_ORDER} bytes")),
-            None => invalid(format!("the order is not complete: {error}")),
-        })?
-        .to_bytes();
-    let refused = |error| match error {
-        OrderError::Invalid(why) => invalid(why),
-        OrderError::Conflict(why) => (StatusCode::CONFLICT, why),
-    };
+    let bytes = order_bytes(body).await?;
     let written = match order {
         Interruption::Pause => {
             let order = order_of::<PauseOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
-            serde_json::to_string_pretty(&provider.pause(order).await.map_err(refused)?)
+            serde_json::to_string_pretty(&provider.pause(order).await.map_err(refused_order)?)
         }
-        Interruption::Resume => serde_json::to_string_pretty(&provider.resume().map_err(refused)?),
+        Interruption::Resume => serde_json::to_string_pretty(&provider.resume().map_err(refused_order)?),
         Interruption::MaintenanceOn => {
-            let order = order_of::<MaintenanceOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
-            serde_json::to_string_pretty(&provider.begin_maintenance(order).map_err(refused)?)
+            let order =
+                order_of::<MaintenanceOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
+            serde_json::to_string_pretty(&provider.begin_maintenance(order).map_err(refused_order)?)
         }
         Interruption::MaintenanceOff => {
-            serde_json::to_string_pretty(&provider.end_maintenance().map_err(refused)?)
+            serde_json::to_string_pretty(&provider.end_maintenance().map_err(refused_order)?)
         }
     };
     written.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Removes kept responses. Returns what was removed as JSON, or why not.
+async fn purge<B: OrderBody, P: Provider>(body: B, provider: &P) -> Result<String, (StatusCode, String)> {
+    let order: PurgeOrder = order_of(&order_bytes(body).await?).map_err(invalid)?;
+    order.check().map_err(invalid)?;
+    let purged = provider.purge(order).await.map_err(refused_order)?;
+    serde_json::to_string_pretty(&purged)
+        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Returns the response to an order.
+fn ordered(result: Result<String, (StatusCode, String)>) -> Response<Reply> {
+    let mut response = match result {
+        Ok(json) => json_response(StatusCode::OK, json),
+        Err((status, why)) => json_response(status, pretty(&json!({ "error": why }))),
+    };
+    page::guard(&mut response);
+    response.map(Reply::Whole)
+}
+
+fn invalid(why: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why)
+}
+
+fn refused_order(error: OrderError) -> (StatusCode, String) {
+    match error {
+        OrderError::Invalid(why) => invalid(why),
+        OrderError::Conflict(why) => (StatusCode::CONFLICT, why),
+    }
+}
+
+/// Reads the body of an order.
+async fn order_bytes<B: OrderBody>(body: B) -> Result<Bytes, (StatusCode, String)> {
+    let collected = Limited::new(body, LARGEST_ORDER).collect().await;
+    let collected = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+        Some(_) => (StatusCode::PAYLOAD_TOO_LARGE, format!("an order has at most {LARGEST_ORDER} bytes")),
+        None => invalid(format!("the order is not complete: {error}")),
+    })?;
+    Ok(collected.to_bytes())
 }
 
 /// Reads an order. No bytes: one that leaves everything out.
@@ -198,6 +231,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::Requests { .. }
             | Route::History
             | Route::Deaths(_)
+            | Route::Cache(_)
             | Route::Metrics(_)
     );
     if needs_figures && !source.provider.has_figures() {
@@ -249,6 +283,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             }
             written(source.history.borrow().to_json())
         }
+        Route::Cache(limit) => written(serde_json::to_string_pretty(&source.provider.cache(limit))),
         Route::Deaths(limit) => {
             let mut deaths = source.provider.deaths().await;
             deaths.truncate(limit);
@@ -261,7 +296,9 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
-        Route::Reload(_) | Route::Upgrade | Route::Interruption(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
+        Route::Reload(_) | Route::Upgrade | Route::Purge | Route::Interruption(_) => {
+            refuse(StatusCode::FORBIDDEN, "not permitted")
+        }
         Route::MethodNotAllowed(allowed) => {
             let mut response =
                 refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is understood here"));
@@ -299,7 +336,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 22] = [
+const ENDPOINTS: [Endpoint; 24] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -324,6 +361,16 @@ const ENDPOINTS: [Endpoint; 22] = [
         &["/deaths"],
         "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N",
         |query| query.limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
+    ),
+    get(
+        &["/cache"],
+        "what the cache of responses keeps, and why not more; null if it is off; ?limit=N (20) routes and resources",
+        |query| query.limit(SHOWN).map_or(Route::BadLimit, Route::Cache),
+    ),
+    post(
+        &["/cache/purge"],
+        "removes kept responses: {\"all\": true}, {\"paths\": [\"/posts/12\"]} or {\"tags\": [\"post-12\"]}",
+        |_| Route::Purge,
     ),
     get(&["/history"], "the last hour in steps of 10 s", |_| Route::History),
     get(
@@ -518,8 +565,8 @@ mod tests {
                 assert!(page.contains(&format!("{path}`")) || page.contains(&format!("{path}?")), "{path}");
             }
         }
-        assert_eq!(endpoints()[16]["path"], "/stop, /halt, /restart, /phased-restart");
-        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[16]["method"]), (18, &json!("GET")));
+        assert_eq!(endpoints()[18]["path"], "/stop, /halt, /restart, /phased-restart");
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[18]["method"]), (20, &json!("GET")));
     }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {

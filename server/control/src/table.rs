@@ -1,8 +1,9 @@
 //! Formats statistics for people.
 
 use stats::{
-    CertificateSnapshot, Changes, CountedKind, DurationSummary, HandlerFigures, HandlersSnapshot,
-    PauseState, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WaiterSnapshot, WorkerSnapshot,
+    CertificateSnapshot, Changes, CountedKind, DurationSummary, HandlerFigures, HandlersSnapshot, PauseState,
+    QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot,
+    ServiceSnapshot, TlsSnapshot, WaiterSnapshot, WorkerSnapshot,
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -181,7 +182,11 @@ fn queue(facts: &mut TitledLines, server: &ServerSnapshot) {
     );
     if queue.length > 0 {
         let plural = if queue.clients == 1 { "client" } else { "clients" };
-        facts.list("waiting", std::iter::once(format!("{} {plural}", grouped(queue.clients))).chain(server.waiters.iter().take(WAITERS).map(waiter)));
+        facts.list(
+            "waiting",
+            std::iter::once(format!("{} {plural}", grouped(queue.clients)))
+                .chain(server.waiters.iter().take(WAITERS).map(waiter)),
+        );
     }
     facts.list("classes", server.queue_classes.iter().map(queue_class));
     if queue.refused_full + queue.refused_early + queue.expired > 0 {
@@ -209,7 +214,10 @@ fn waiter(one: &WaiterSnapshot) -> String {
     };
     let (pool, class) = (of("pool", &one.pool), of("class", &one.class));
     let (waiting, wait) = (grouped(one.waiting.into()), ms(one.oldest_wait_ms));
-    format!("{}: {waiting} waiting, the first for {wait} ms, {} at workers{pool}{class}", one.client, one.served)
+    format!(
+        "{}: {waiting} waiting, the first for {wait} ms, {} at workers{pool}{class}",
+        one.client, one.served
+    )
 }
 
 fn queue_class(one: &QueueClassSnapshot) -> String {
@@ -217,7 +225,10 @@ fn queue_class(one: &QueueClassSnapshot) -> String {
     let [waiting, clients, served, refused] =
         [one.waiting, one.clients, one.served, one.refused].map(grouped);
     let mean = ms(one.waited_ms as f64 / one.served.max(1) as f64);
-    format!("{}: {weight}, {waiting} waiting of {clients} clients, {served} served after {mean} ms on average, {refused} refused", one.name)
+    format!(
+        "{}: {weight}, {waiting} waiting of {clients} clients, {served} served after {mean} ms on average, {refused} refused",
+        one.name
+    )
 }
 
 fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {

@@ -6,8 +6,9 @@ use control::orders::{self, OrderError};
 use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
-    Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, PauseState,
-    QueueSnapshot, RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
+    Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot,
+    PauseState, QueueSnapshot, RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot,
+    WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -127,7 +128,12 @@ impl Provider for Figures {
 
     fn begin_maintenance(&self, order: orders::Maintenance) -> Result<MaintenanceSnapshot, OrderError> {
         let retry_after_s = order.retry_after.unwrap_or_default().as_secs();
-        Ok(MaintenanceSnapshot { on: true, own_page: order.page.is_none(), retry_after_s, ..Default::default() })
+        Ok(MaintenanceSnapshot {
+            on: true,
+            own_page: order.page.is_none(),
+            retry_after_s,
+            ..Default::default()
+        })
     }
 
     fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError> {

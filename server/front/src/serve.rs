@@ -20,6 +20,8 @@ mod upgrade;
 
 use crate::banner::Banner;
 use crate::boot;
+use crate::caching::SharedPurges;
+use crate::error_log::ErrorLog;
 use crate::handover::{self, Predecessor, Started, UpgradeRecord};
 use crate::listen::passed;
 use crate::release::{Releases, Reread, watch_handlers, watch_sites};
@@ -30,13 +32,14 @@ use crate::systemd::notify::Notifier;
 use crate::tls::{Encryption, development};
 use crate::traces::Traces;
 use crate::vitals::Vitals;
+use cache::Store;
 use interruptions::Interruptions;
 use lifecycle::Lifecycle;
 use logs::Logs;
 use observer::Observer;
 use pool::Pool;
 use server::Server;
-use settings::Loaded;
+use settings::{Loaded, Settings};
 use snapshot::Snapshotter;
 use sockets::{InheritedSockets, Sockets};
 use std::os::unix::net::UnixStream;
@@ -164,10 +167,14 @@ async fn run(
     }
     let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
-    let snapshotter = Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &interruptions, &record, started);
+    let snapshotter =
+        Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &interruptions, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
     observer.begin(snapshotter);
+    if let Some(store) = &threads.store {
+        share_purges(&settings, store, &observer, &logs.error)?;
+    }
     let server = Server {
         releases: &releases,
         logs: &logs,
@@ -193,6 +200,21 @@ async fn run(
     }
     logs.close();
     outcome
+}
+
+/// Carries out the purges of other servers, and tells them those of this one, with `shared.redis`.
+fn share_purges(
+    settings: &Settings,
+    store: &Arc<Store>,
+    observer: &Observer,
+    log: &Arc<ErrorLog>,
+) -> Result<(), String> {
+    if let Some(purges) = SharedPurges::new(settings)? {
+        let log = log.clone();
+        net::task::spawn_local(purges.clone().follow(store.clone(), move |what| log.write(what)));
+        observer.share(purges);
+    }
+    Ok(())
 }
 
 /// Raises the limit of open descriptors to the maximum: each connection needs one.

@@ -20,7 +20,8 @@ fn main() {
 /// Returns the time of all requests.
 fn measure(clients: u32) -> Duration {
     let now = Instant::now();
-    let (mut dispatch, mut assigned) = (Dispatch::new(WAITING as usize * 2).without_prefetching(), Vec::new());
+    let (mut dispatch, mut assigned) =
+        (Dispatch::new(WAITING as usize * 2).without_prefetching(), Vec::new());
     dispatch.worker_up(1, 2, now, &mut assigned);
     let mut number = 0;
     let mut ask = |dispatch: &mut Dispatch| {

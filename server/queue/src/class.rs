@@ -128,7 +128,11 @@ impl Class {
     /// Returns the client whose turn it is. Some client must have a waiting request. Clients that are done are
     /// left to `forget`.
     #[inline]
-    pub(crate) fn next(&mut self, flows: &mut Slab<Flow>, mut forget: impl FnMut(&mut Slab<Flow>, u32)) -> u32 {
+    pub(crate) fn next(
+        &mut self,
+        flows: &mut Slab<Flow>,
+        mut forget: impl FnMut(&mut Slab<Flow>, u32),
+    ) -> u32 {
         let turn = i64::from(self.turn_us());
         loop {
             let overdue = self.passed >= PASSES.saturating_mul(self.active);

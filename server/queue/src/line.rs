@@ -254,7 +254,8 @@ impl Line {
             weights += other.weight();
             waiting += other.waiting;
         }
-        let ahead = ((of_class as f64 * weights / class.weight()) as usize).clamp(of_class, waiting.max(of_class));
+        let ahead =
+            ((of_class as f64 * weights / class.weight()) as usize).clamp(of_class, waiting.max(of_class));
         let before = if class.is_last_lane() { self.waiting - waiting } else { 0 };
         ahead + before
     }

@@ -173,7 +173,8 @@ fn classes_get_seats_by_weight_and_the_last_lane_what_is_left() {
     assert!((0.73..0.77).contains(&share), "{share}");
     // Those that got a seat before any request waited.
     assert!(used[2] <= 40 * MS, "{:?}", used[2]);
-    let figures: Vec<_> = simulation.dispatch.classes().map(|(share, figures)| (share.name.clone(), figures)).collect();
+    let figures: Vec<_> =
+        simulation.dispatch.classes().map(|(share, figures)| (share.name.clone(), figures)).collect();
     assert_eq!((figures[2].0.as_str(), figures[2].1.waiting, figures[2].1.clients), ("class 2", 20, 1));
     assert!(figures[1].1.served > 2 * figures[0].1.served && figures[1].1.waited > MS);
     // Nothing else waits: the last lane gets all.
@@ -213,7 +214,10 @@ fn a_full_queue_refuses_the_client_that_fills_it() {
     let (greedy, other) = (key(0, 1), key(0, 2));
     simulation.ask_all(greedy, MS, 11);
     assert_eq!(simulation.ask(greedy, MS), Admission::Full);
-    assert!(matches!(simulation.ask(other, MS), Admission::Displaces(ticket) if ticket.number == 10), "the newest");
+    assert!(
+        matches!(simulation.ask(other, MS), Admission::Displaces(ticket) if ticket.number == 10),
+        "the newest"
+    );
     let admitted = (0..20).filter(|_| matches!(simulation.ask(other, MS), Admission::Displaces(_))).count();
     assert!((2..=4).contains(&admitted), "until both have about as many: {admitted}");
     assert_eq!(simulation.dispatch.waiting(), 10);

@@ -76,7 +76,9 @@ mod tests {
         up(&pools, 0, 1, 1, now);
         up(&pools, 1, 2, 3, now);
         let asked = |pool: u8, count: u32| -> Vec<Admission> {
-            (0..count).map(|slot| pools.of(PoolIndex(pool)).ask(0, slot, QueueKey::default(), now).1).collect()
+            (0..count)
+                .map(|slot| pools.of(PoolIndex(pool)).ask(0, slot, QueueKey::default(), now).1)
+                .collect()
         };
         use Admission::{Full, Go, Wait};
         assert_eq!(asked(0, 4), [Go(1), Wait, Wait, Full]);

@@ -90,7 +90,13 @@ impl Simulation {
                 None => worker.busy -= 1,
             }
             let mut assigned = Vec::new();
-            self.dispatch.finished(serial, None, Some(Duration::from_micros(took)), self.now(), &mut assigned);
+            self.dispatch.finished(
+                serial,
+                None,
+                Some(Duration::from_micros(took)),
+                self.now(),
+                &mut assigned,
+            );
             for Assignment { ticket, serial, .. } in assigned {
                 // The slot of a ticket is its time of arrival here, in milliseconds.
                 let waited = self.clock.saturating_sub(u64::from(ticket.slot) * MS);

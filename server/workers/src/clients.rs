@@ -26,7 +26,10 @@ impl Clients {
     /// Returns whose turn a request uses in pool number `pool`.
     pub(crate) fn key(&self, request: &Request, settings: &Settings, pool: usize) -> QueueKey {
         let class = class(request, &settings.queue.classes);
-        QueueKey { class, client: self.client(request, settings.fair_of(pool), &settings.rack.trusted_proxies) }
+        QueueKey {
+            class,
+            client: self.client(request, settings.fair_of(pool), &settings.rack.trusted_proxies),
+        }
     }
 
     fn client(&self, request: &Request, fair: &Fair, trusted: &TrustedProxies) -> Client {
@@ -89,9 +92,7 @@ fn belongs(request: &Request, class: &QueueClass) -> bool {
         && header
             .as_ref()
             .is_none_or(|header| request.fields.all(&header.name).any(|value| is(header, value.trim_ascii())))
-        && cookie
-            .as_ref()
-            .is_none_or(|cookie| cookies(request, &cookie.name).any(|value| is(cookie, value)))
+        && cookie.as_ref().is_none_or(|cookie| cookies(request, &cookie.name).any(|value| is(cookie, value)))
         && (!crawlers || request.fields.get("user-agent").is_some_and(crawlers::is_known))
 }
 
@@ -136,7 +137,9 @@ mod tests {
 
     #[test]
     fn clients_are_addresses_behind_trusted_proxies() {
-        let shown = |peer: &str, fields: &[(&str, &str)]| describe(client(&Fair::Address, &request("/", peer, fields)));
+        let shown = |peer: &str, fields: &[(&str, &str)]| {
+            describe(client(&Fair::Address, &request("/", peer, fields)))
+        };
         let forwarded = [("X-Forwarded-For", "192.0.2.7")];
         assert_eq!(shown("198.51.100.1", &forwarded), "198.51.100.1", "it is no proxy");
         assert_eq!(shown("10.0.0.1", &forwarded), "192.0.2.7");
@@ -161,7 +164,11 @@ mod tests {
         assert_eq!(with("a=1; tenant=x"), with("tenant=x ;b=2"));
         assert_eq!(with("a=1; tenant=x"), key(&cookie, &[("cookie", "a=1"), ("cookie", "tenant=x")]));
         assert_ne!(with("tenant=x"), with("tenant=y"));
-        assert!([with("xtenant=x"), with("tenant"), with("tenants=x")].iter().all(|one| describe(*one) == "192.0.2.1"));
+        assert!(
+            [with("xtenant=x"), with("tenant"), with("tenants=x")]
+                .iter()
+                .all(|one| describe(*one) == "192.0.2.1")
+        );
         assert_ne!(with("tenant=x"), key(&header, &[("X-Tenant", "x")]), "a cookie is no header");
         let host = |name| key(&Fair::Host, &[("Host", name)]);
         assert_eq!(host("a.example"), host("a.example"));
@@ -189,13 +196,28 @@ mod tests {
         assert!(is(&class(&[""]), "/x", &[]));
         let paid = QueueClass { header: named("X-Plan", Some("pro")), ..class(&["/api"]) };
         assert!(is(&paid, "/api", &[("x-plan", "free"), ("X-Plan", " pro ")]));
-        assert!(!is(&paid, "/api", &[("X-Plan", "Pro")]) && !is(&paid, "/", &[("X-Plan", "pro")]) && !is(&paid, "/api", &[]));
+        assert!(
+            !is(&paid, "/api", &[("X-Plan", "Pro")])
+                && !is(&paid, "/", &[("X-Plan", "pro")])
+                && !is(&paid, "/api", &[])
+        );
         let member = QueueClass { cookie: named("session", None), ..class(&[]) };
-        assert!(is(&member, "/", &[("Cookie", "session=1")]) && !is(&member, "/", &[("Cookie", "sessions=1")]));
+        assert!(
+            is(&member, "/", &[("Cookie", "session=1")]) && !is(&member, "/", &[("Cookie", "sessions=1")])
+        );
         let crawlers = QueueClass { crawlers: true, ..class(&[]) };
         assert!(is(&crawlers, "/", &[("User-Agent", "Googlebot/2.1")]) && !is(&crawlers, "/", &[]));
         let classes = [api, crawlers];
-        let of = |path: &str, fields: &[(&str, &str)]| super::class(&request(path, "192.0.2.1", fields), &classes).0;
-        assert_eq!([of("/", &[]), of("/api", &[("User-Agent", "bingbot/2")]), of("/", &[("User-Agent", "bingbot/2")])], [0, 1, 2]);
+        let of = |path: &str, fields: &[(&str, &str)]| {
+            super::class(&request(path, "192.0.2.1", fields), &classes).0
+        };
+        assert_eq!(
+            [
+                of("/", &[]),
+                of("/api", &[("User-Agent", "bingbot/2")]),
+                of("/", &[("User-Agent", "bingbot/2")])
+            ],
+            [0, 1, 2]
+        );
     }
 }

@@ -21,8 +21,8 @@ mod templates;
 mod trials;
 mod worker;
 
-use crate::collections::Collections;
 use crate::clients;
+use crate::collections::Collections;
 use crate::deaths;
 use crate::messages::{SupervisorMessage, ThreadMessage};
 use crate::orphans::{self, Orphans};

@@ -282,7 +282,12 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         let messages = scene.messages();
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
-        let admission = scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, QueueKey::default(), Instant::now()).1;
+        let admission = scene
+            .supervisor
+            .shared
+            .dispatch(PoolIndex::DEFAULT)
+            .ask(0, 0, QueueKey::default(), Instant::now())
+            .1;
         assert_eq!(admission, Admission::Wait, "it gets no requests");
         scene.exits(ExitStatus::Signal(9));
         let served = crate::in_flight::Served {
@@ -309,7 +314,12 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
 fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
     with_scene(async |scene| {
         assert_eq!(
-            scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, QueueKey::default(), Instant::now()).1,
+            scene
+                .supervisor
+                .shared
+                .dispatch(PoolIndex::DEFAULT)
+                .ask(0, 0, QueueKey::default(), Instant::now())
+                .1,
             Admission::Go(1)
         );
         assert!(scene.tick().is_empty());
@@ -317,7 +327,12 @@ fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
         worker.progress = Progress::new(Instant::now() - crate::progress::SUSPEND_AFTER);
         assert!(matches!(scene.tick()[..], [ThreadMessage::Withdraw(1)]));
         assert_eq!(
-            scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, QueueKey::default(), Instant::now()).1,
+            scene
+                .supervisor
+                .shared
+                .dispatch(PoolIndex::DEFAULT)
+                .ask(0, 0, QueueKey::default(), Instant::now())
+                .1,
             Admission::Wait
         );
         scene.reported(SupervisorMessage::Withdrawn { serial: 1, count: 1 });

@@ -8,8 +8,8 @@ use crate::view::View;
 use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
-    Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, ReforkOutcome, ReloadOutcome,
-    PauseState, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, PauseState, ReforkOutcome, ReloadOutcome,
+    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -32,9 +32,10 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
     lines.extend(server.tls.as_ref().map(|tls| encryption(tls, view, theme)));
     lines.extend(server.sizing.as_ref().and_then(|sizing| range(sizing, view, theme)));
     lines.extend(services::lines(&server.services, server.taken_at, theme, services));
-    lines.extend(interruptions(view).map(|(title, text)| {
-        vec![name(title, theme), Span::styled(text, theme.warning())]
-    }));
+    lines.extend(
+        interruptions(view)
+            .map(|(title, text)| vec![name(title, theme), Span::styled(text, theme.warning())]),
+    );
     let settled = |outcome: ReforkOutcome| matches!(outcome, ReforkOutcome::Done | ReforkOutcome::Dropped);
     let news = [
         ("Reload", change(&server.reloads, view, ReloadOutcome::is_success)),
@@ -190,7 +191,8 @@ fn waiters(view: &View, theme: Theme, columns: u16) -> Option<Vec<Span<'static>>
     let mut text = String::new();
     let mut shown = 0;
     for one in &server.waiters {
-        let its = format!("{}{} {}", if shown > 0 { ", " } else { "" }, one.client, grouped(one.waiting.into()));
+        let its =
+            format!("{}{} {}", if shown > 0 { ", " } else { "" }, one.client, grouped(one.waiting.into()));
         let width = its.chars().count();
         if shown > 0 && width > room {
             break;

@@ -44,14 +44,33 @@ const NONE: Said = Said {
 
 const SAID: &[Said] = &[
     Said { fields: &[("Cache-Control", "max-age=1000")], fresh: true, ..NONE },
-    Said { fields: &[("Cache-Control", "public, max-age=1000")], fresh: true, public: true, with_authorization: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "public, max-age=1000")],
+        fresh: true,
+        public: true,
+        with_authorization: true,
+        ..NONE
+    },
     Said { fields: &[("Cache-Control", "s-maxage=1000")], fresh: true, with_authorization: true, ..NONE },
     Said { fields: &[("Cache-Control", "private, max-age=1000")], shared: false, ..NONE },
-    Said { fields: &[("Cache-Control", "max-age=1000"), ("Cache-Control", "PRIVATE")], shared: false, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "max-age=1000"), ("Cache-Control", "PRIVATE")],
+        shared: false,
+        ..NONE
+    },
     Said { fields: &[("Cache-Control", "no-store, max-age=1000")], shared: false, ..NONE },
     Said { fields: &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], ..NONE },
-    Said { fields: &[("Cache-Control", "max-age=0, must-revalidate"), ("ETag", "\"b\"")], with_authorization: true, ..NONE },
-    Said { fields: &[("Cache-Control", "max-age=1000"), ("Set-Cookie", "s=1")], fresh: true, sets_cookie: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "max-age=0, must-revalidate"), ("ETag", "\"b\"")],
+        with_authorization: true,
+        ..NONE
+    },
+    Said {
+        fields: &[("Cache-Control", "max-age=1000"), ("Set-Cookie", "s=1")],
+        fresh: true,
+        sets_cookie: true,
+        ..NONE
+    },
     Said {
         fields: &[("Cache-Control", "public, max-age=1000"), ("Set-Cookie", "s=1")],
         fresh: true,
@@ -60,7 +79,12 @@ const SAID: &[Said] = &[
         with_authorization: true,
         ..NONE
     },
-    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "cookie")], fresh: true, varies_by_cookie: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "max-age=1000"), ("Vary", "cookie")],
+        fresh: true,
+        varies_by_cookie: true,
+        ..NONE
+    },
     Said {
         fields: &[("Cache-Control", "public, max-age=1000"), ("Vary", "Accept-Encoding, Cookie")],
         fresh: true,
@@ -69,14 +93,27 @@ const SAID: &[Said] = &[
         with_authorization: true,
         ..NONE
     },
-    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "Accept-Language")], fresh: true, varies_by_language: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "max-age=1000"), ("Vary", "Accept-Language")],
+        fresh: true,
+        varies_by_language: true,
+        ..NONE
+    },
     Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "*")], shared: false, ..NONE },
-    Said { fields: &[("CDN-Cache-Control", "private"), ("Cache-Control", "max-age=1000")], shared: false, ..NONE },
+    Said {
+        fields: &[("CDN-Cache-Control", "private"), ("Cache-Control", "max-age=1000")],
+        shared: false,
+        ..NONE
+    },
     Said { fields: &[("ETag", "\"c\"")], shared: false, ..NONE },
     Said { fields: &[], shared: false, ..NONE },
     Said { fields: &[("Expires", "Fri, 01 Jan 2100 00:00:00 GMT")], fresh: true, ..NONE },
     Said { fields: &[("Expires", "0")], shared: false, ..NONE },
-    Said { fields: &[("Cache-Control", "private=\"Set-Cookie\", max-age=1000"), ("Set-Cookie", "s=1")], fresh: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "private=\"Set-Cookie\", max-age=1000"), ("Set-Cookie", "s=1")],
+        fresh: true,
+        ..NONE
+    },
 ];
 
 /// A step of a history.
@@ -193,7 +230,8 @@ fn may_share(policy: &Policy, said: &Said, first: &Step, again: &Step) -> bool {
         && first.method == "GET"
         && (!secret || said.public && policy.cookies)
         && (!first.authorization || policy.authorization && said.with_authorization)
-        && (!said.varies_by_cookie || (first.cookie, first.cookie && first.client == again.client) == (again.cookie, again.cookie))
+        && (!said.varies_by_cookie
+            || (first.cookie, first.cookie && first.client == again.client) == (again.cookie, again.cookie))
         && (!said.varies_by_language || first.language == again.language)
 }
 

@@ -52,8 +52,8 @@ impl Judged {
         match &self.written.key {
             RateKey::All => Some(format!("{name}:all")),
             RateKey::Address => {
-                let client = client
-                    .map_or_else(|| "unix".to_owned(), |address| Subnet::of(Some(address)).to_string());
+                let client =
+                    client.map_or_else(|| "unix".to_owned(), |address| Subnet::of(Some(address)).to_string());
                 Some(format!("{name}:{client}"))
             }
             RateKey::Header(field) => {

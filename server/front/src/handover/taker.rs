@@ -159,11 +159,14 @@ impl Predecessor {
         loop {
             match self.next().await? {
                 Some((Message::Interruptions, fds)) => {
-                    let file = fds.into_iter().next().ok_or("the old program sent interruptions without their file")?;
+                    let file = fds
+                        .into_iter()
+                        .next()
+                        .ok_or("the old program sent interruptions without their file")?;
                     let read = read_interruptions(File::from(file));
-                    self.interruptions.replace(
-                        read.map_err(|why| format!("the interruptions of the old program cannot be read: {why}"))?,
-                    );
+                    self.interruptions.replace(read.map_err(|why| {
+                        format!("the interruptions of the old program cannot be read: {why}")
+                    })?);
                 }
                 Some((Message::Go, _)) => return Ok(true),
                 None => return Ok(false),

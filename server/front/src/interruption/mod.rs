@@ -168,7 +168,10 @@ mod tests {
             let response = maintenance.answer(&request, &proxies()).unwrap();
             let Body::Bytes(text) = response.body else { panic!("a body in memory") };
             let field = |name| String::from_utf8(response.fields.get(name).unwrap().to_vec()).unwrap();
-            assert_eq!((response.status, field("cache-control"), field("retry-after")), (503, "no-store".into(), "600".into()));
+            assert_eq!(
+                (response.status, field("cache-control"), field("retry-after")),
+                (503, "no-store".into(), "600".into())
+            );
             (field("content-type"), String::from_utf8(text.to_vec()).unwrap())
         };
         let (kind, page) = asked("text/html,*/*;q=0.8");

@@ -63,7 +63,10 @@ mod tests {
     #[test]
     fn a_message_is_text_and_no_markup() {
         let page = own(Some("<script>\"&'\nsecond line"));
-        assert!(page.contains("&lt;script&gt;&quot;&amp;&#39;<br>\nsecond line") && !page.contains("<script"), "{page}");
+        assert!(
+            page.contains("&lt;script&gt;&quot;&amp;&#39;<br>\nsecond line") && !page.contains("<script"),
+            "{page}"
+        );
         assert!(own(None).contains(MESSAGE));
         let read: serde_json::Value = serde_json::from_slice(&json(Some("a\"\\\nb"))).unwrap();
         assert_eq!(read["message"], "a\"\\\nb");

@@ -232,10 +232,7 @@ impl Pipeline {
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
         let response =
             elsewhere.map(Box::new).or_else(|| self.maintenance.answer(&exchange.request, &self.trusted));
-        StartedRequest {
-            response,
-            context: Some(ResponseContext { id, trace, timed, https, peer }),
-        }
+        StartedRequest { response, context: Some(ResponseContext { id, trace, timed, https, peer }) }
     }
 
     /// Adds header fields, timing and trace data to a response.

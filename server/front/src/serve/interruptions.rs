@@ -104,7 +104,8 @@ impl Interruptions {
         let (paused, maintenance) = (self.paused(), self.maintenance());
         let seconds = paused.remaining_ms / 1e3;
         let pause = (paused.state == PauseState::On).then(|| format!("Paused for {seconds:.0} s more"));
-        let closed = maintenance.on.then(|| format!("Maintenance is on, by {}: requests get 503", maintenance.by));
+        let closed =
+            maintenance.on.then(|| format!("Maintenance is on, by {}: requests get 503", maintenance.by));
         pause.into_iter().chain(closed).collect()
     }
 
@@ -132,7 +133,8 @@ impl Interruptions {
         self.is_ours()?;
         let conflict = |why: &str| OrderError::Conflict(why.to_owned());
         let app = self.0.app.get().ok_or_else(|| conflict("the server is still booting"))?;
-        let pause = app.as_ref().ok_or_else(|| conflict("there is no app whose requests could be held"))?.pause();
+        let pause =
+            app.as_ref().ok_or_else(|| conflict("there is no app whose requests could be held"))?.pause();
         if self.0.vitals.state() == ServerState::Draining {
             return Err(conflict("the server is shutting down"));
         }
@@ -165,7 +167,8 @@ impl Interruptions {
 
     /// Records the end of a pause.
     fn ended(&self, waiting: usize, why: &str) {
-        let requests = if waiting == 1 { "1 request goes".to_owned() } else { format!("{waiting} requests go") };
+        let requests =
+            if waiting == 1 { "1 request goes".to_owned() } else { format!("{waiting} requests go") };
         self.log(&format!("the pause has ended, {why}: {requests} to the app"));
         self.0.last_end.replace((why.to_owned(), Some(SystemTime::now())));
     }
@@ -190,7 +193,9 @@ impl Interruptions {
             in_flight: self.0.vitals.in_progress() as u64,
             max: terms.as_ref().map_or(0, |terms| terms.max as u64),
             remaining_ms: remaining.unwrap_or_default().as_secs_f64() * 1e3,
-            paths: terms.map(|terms| terms.paths.iter().map(|path| shown(path)).collect()).unwrap_or_default(),
+            paths: terms
+                .map(|terms| terms.paths.iter().map(|path| shown(path)).collect())
+                .unwrap_or_default(),
             held: figures.held,
             refused: figures.refused,
             left: figures.left,
@@ -206,7 +211,9 @@ impl Interruptions {
         let waiting = pause.figures().waiting;
         pause.refuse();
         if pause.figures().phase == PausePhase::Refusing {
-            self.log(&format!("the server is shutting down while the app is paused: {waiting} requests get 503"));
+            self.log(&format!(
+                "the server is shutting down while the app is paused: {waiting} requests get 503"
+            ));
         }
     }
 
@@ -255,7 +262,9 @@ impl Interruptions {
         };
         if let Some(file) = self.file().filter(|file| file.exists()) {
             let file = file.display();
-            return Err(OrderError::Conflict(format!("{file} keeps maintenance on (maintenance.file): remove the file")));
+            return Err(OrderError::Conflict(format!(
+                "{file} keeps maintenance on (maintenance.file): remove the file"
+            )));
         }
         drop(in_force);
         self.end(COMMAND);
@@ -402,7 +411,9 @@ impl Interruptions {
     /// Follows the program that has taken over: the pause goes on for `time`, or ends.
     pub(crate) fn told_by_successor(&self, time: Duration) {
         let Some(pause) = self.pause_of_app() else { return };
-        let Some(terms) = pause.figures().terms.filter(|_| pause.figures().phase == PausePhase::On) else { return };
+        let Some(terms) = pause.figures().terms.filter(|_| pause.figures().phase == PausePhase::On) else {
+            return;
+        };
         if time.is_zero() {
             if let Some(waiting) = pause.end() {
                 self.ended(waiting, "as the new program has said");

@@ -2,13 +2,15 @@
 
 use super::interruptions::Interruptions;
 use super::snapshot::{Detail, Snapshotter};
+use crate::caching::{self, SharedPurges};
 use crate::listen::Address;
 use crate::vitals::Vitals;
-use control::reload::{ReloadLine, ReloadWish};
+use control::cache::{PurgeOrder, Purged};
 use control::orders::{self, OrderError};
+use control::reload::{ReloadLine, ReloadWish};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
-use stats::{Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
+use stats::{CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -35,6 +37,8 @@ struct Observed {
     started: SystemTime,
     addresses: RefCell<Vec<String>>,
     snapshotter: OnceCell<Snapshotter>,
+    /// The purges of a group of servers; unset without Redis or cache.
+    purges: OnceCell<Rc<SharedPurges>>,
     begun: Notify,
     /// Requests for upgrades, each with the channel for its progress.
     upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadLine>>,
@@ -58,6 +62,7 @@ impl Observer {
             started,
             addresses: RefCell::default(),
             snapshotter: OnceCell::new(),
+            purges: OnceCell::new(),
             begun: Notify::new(),
             upgrades,
             upgrading: Cell::new(false),
@@ -75,6 +80,12 @@ impl Observer {
         // Only the first call has an effect.
         let _ = self.0.snapshotter.set(snapshotter);
         self.0.begun.notify_waiters();
+    }
+
+    /// Tells purges to other servers from now on.
+    pub(crate) fn share(&self, purges: Rc<SharedPurges>) {
+        // Only the first call has an effect.
+        let _ = self.0.purges.set(purges);
     }
 
     /// Records the addresses of the open ports.
@@ -113,6 +124,24 @@ impl Provider for Observer {
 
     async fn deaths(&self) -> Vec<Death> {
         self.snapshotter().await.deaths()
+    }
+
+    fn cache(&self, limit: usize) -> Option<CacheReport> {
+        let store = self.0.snapshotter.get()?.store()?;
+        Some(caching::report(store, limit))
+    }
+
+    async fn purge(&self, order: PurgeOrder) -> Result<Purged, OrderError> {
+        let store = self.0.snapshotter.get().and_then(Snapshotter::store);
+        let store = store.ok_or_else(|| {
+            OrderError::Conflict("the cache is off: set cache.memory, for example \"64MiB\"".to_owned())
+        })?;
+        let removed = caching::carry_out(store, &order).map_err(OrderError::Invalid)?;
+        let told = match self.0.purges.get() {
+            Some(purges) => Some(purges.tell(&order).await),
+            None => None,
+        };
+        Ok(Purged { removed, shared: told == Some(Ok(())), error: told.and_then(Result::err) })
     }
 
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {

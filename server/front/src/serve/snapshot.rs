@@ -14,9 +14,8 @@ use ratelimit::Ledger;
 use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
-    PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot,
-    Snapshot, TlsSnapshot, WaiterSnapshot,
-    WorkerSnapshot, WorkerState,
+    PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion,
+    ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -324,7 +323,11 @@ impl Snapshotter {
             for (ClassShare { name, weight }, figures) in shared.dispatch(pool).classes() {
                 let known = all.iter().position(|one| one.name == *name);
                 let at = known.unwrap_or_else(|| {
-                    all.push(QueueClassSnapshot { name: name.clone(), weight: *weight, ..Default::default() });
+                    all.push(QueueClassSnapshot {
+                        name: name.clone(),
+                        weight: *weight,
+                        ..Default::default()
+                    });
                     all.len() - 1
                 });
                 let sum = &mut all[at];
@@ -344,7 +347,8 @@ impl Snapshotter {
         let mut all = Vec::new();
         for pool in shared.pools().indexes() {
             let queue = shared.dispatch(pool);
-            let name = |class: ClassIndex| queue.classes().nth(class.0.into()).map(|(share, _)| share.name.clone());
+            let name =
+                |class: ClassIndex| queue.classes().nth(class.0.into()).map(|(share, _)| share.name.clone());
             all.extend(queue.waiters(WAITERS).into_iter().map(|one| WaiterSnapshot {
                 client: clients::describe(one.key.client),
                 pool: self.pool_name(pool.0.into()).to_owned(),

@@ -2,8 +2,8 @@
 
 use super::logs::Logs;
 use crate::accept::Admission;
-use crate::interruption::Maintenance;
 use crate::caching;
+use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;
@@ -168,7 +168,15 @@ mod tests {
         let logs = Logs::open(&releases).unwrap();
         let encryption = Arc::new(Encryption::read(&settings).unwrap());
         let threads = runtime
-            .block_on(Threads::start(&releases, None, &encryption, &Vitals::new(2), &Arc::default(), &logs, None))
+            .block_on(Threads::start(
+                &releases,
+                None,
+                &encryption,
+                &Vitals::new(2),
+                &Arc::default(),
+                &logs,
+                None,
+            ))
             .unwrap();
         let bound = bind_all(&settings.binds, 2, &mut Activated::default(), &mut Handed::default())
             .unwrap()

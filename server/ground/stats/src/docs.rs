@@ -9,17 +9,18 @@ use crate::handlers::HandlersSnapshot;
 use crate::history::Point;
 use crate::in_flight::InFlight;
 use crate::puma::PumaStatus;
+use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::reloads::{ReforkOutcome, ReloadOutcome, UpgradeOutcome};
 use crate::scrape::Scrape;
 use crate::server::{PoolSnapshot, QueueSnapshot, ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::Snapshot;
-use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::{CertificateSnapshot, TlsSnapshot};
 use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
 /// The parts of the server that have tables of their own.
-const APART: [&str; 9] = ["workers", "queue", "queue_classes", "waiters", "pools", "handlers", "acme", "tls", "front"];
+const APART: [&str; 9] =
+    ["workers", "queue", "queue_classes", "waiters", "pools", "handlers", "acme", "tls", "front"];
 
 fn table(name: &str) -> String {
     match name {

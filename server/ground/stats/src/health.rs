@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_silent_thread_is_neither_live_nor_ready() {
-        let stuck = Health { state: ServerState::Serving, workers: Some(4), silent: vec![(2, 7)], withdrawn: false };
+        let stuck =
+            Health { state: ServerState::Serving, workers: Some(4), silent: vec![(2, 7)], withdrawn: false };
         assert_eq!(stuck.live(), Err("front thread 2 has not answered for 7 s".to_owned()));
         assert_eq!(stuck.ready(), stuck.live());
     }

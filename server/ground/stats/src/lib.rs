@@ -42,6 +42,7 @@ mod tls;
 mod totals;
 mod when;
 
+pub use cache::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
 pub use certificates::CertificateSnapshot;
 pub use changes::{Changes, Ended, Running};
 pub use counts::{CountedKind, Counts};
@@ -57,7 +58,6 @@ pub use interruptions::{MaintenanceSnapshot, PauseSnapshot, PauseState};
 pub use interval::{Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
 pub use load::{FiberLoad, Load, RecentLoad};
-pub use cache::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
 pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Connection, Fault, Finished, Recorder};

@@ -38,10 +38,23 @@ mod tests {
 
     #[test]
     fn json_is_for_clients_that_ask_for_it() {
-        for accept in ["application/json", "application/json, */*", "application/vnd.api+json", "text/html;q=0.5, application/json"] {
+        for accept in [
+            "application/json",
+            "application/json, */*",
+            "application/vnd.api+json",
+            "text/html;q=0.5, application/json",
+        ] {
             assert!(json_for(&[accept]), "{accept}");
         }
-        for accept in ["", "*/*", "text/html", "text/html, application/json", "application/json;q=0", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "application/json;q=0.3, text/*;q=0.4"] {
+        for accept in [
+            "",
+            "*/*",
+            "text/html",
+            "text/html, application/json",
+            "application/json;q=0",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            "application/json;q=0.3, text/*;q=0.4",
+        ] {
             assert!(!json_for(&[accept]), "{accept}");
         }
         assert!(json_for(&["text/html;q=0.1", "Application/JSON; charset=utf-8"]));

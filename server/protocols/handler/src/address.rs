@@ -59,12 +59,15 @@ mod tests {
 
     /// Trusts 10.0.0.0/8, 127.0.0.0/8 and Unix sockets.
     fn trusts(peer: Option<IpAddr>) -> bool {
-        peer.is_none_or(|peer| matches!(peer, IpAddr::V4(address) if [10, 127].contains(&address.octets()[0])))
+        peer.is_none_or(
+            |peer| matches!(peer, IpAddr::V4(address) if [10, 127].contains(&address.octets()[0])),
+        )
     }
 
     /// Returns a request of a peer; `None` is one on a Unix socket.
     fn request(peer: Option<&str>) -> Request {
-        let remote = peer.map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<IpAddr>().unwrap(), 1).into()));
+        let remote =
+            peer.map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<IpAddr>().unwrap(), 1).into()));
         let peer = Peer { remote, remote_text: "".into(), local: PeerAddr::Unix, tls: false, session: None };
         let none = Span::default();
         #[rustfmt::skip]

@@ -23,10 +23,7 @@ pub(super) enum Entered {
     /// It waits under this number.
     Waits(u64),
     /// `max` requests wait. The pause ends at `until`, or is over.
-    Full {
-        max: usize,
-        until: Option<Instant>,
-    },
+    Full { max: usize, until: Option<Instant> },
     /// The server is shutting down.
     Refused,
 }
@@ -108,7 +105,10 @@ impl<T> Line<T> {
         self.refused += self.waiting as u64;
         self.waiting = 0;
         let pools = self.pools.iter_mut();
-        pools.flat_map(|pool| std::mem::take(&mut pool.waiting).into_values()).map(|(_, request)| request).collect()
+        pools
+            .flat_map(|pool| std::mem::take(&mut pool.waiting).into_values())
+            .map(|(_, request)| request)
+            .collect()
     }
 
     /// Takes a request of a front thread in, if it has to wait. `concerns`: whether the pause with these paths

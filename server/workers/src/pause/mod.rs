@@ -296,7 +296,10 @@ fn is_below(prefixes: &[String], path: &[u8]) -> bool {
 /// Returns the failure of a request that finds the line full. It may come again when the pause is over.
 fn full(max: usize, until: Option<Instant>) -> Failure {
     let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-    Failure::busy_for(wait, format!("the app is paused, and {max} requests are waiting for its end (pause --max)"))
+    Failure::busy_for(
+        wait,
+        format!("the app is paused, and {max} requests are waiting for its end (pause --max)"),
+    )
 }
 
 fn shutting_down() -> Failure {

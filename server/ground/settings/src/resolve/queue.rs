@@ -39,7 +39,8 @@ impl Reader<'_> {
             match key.as_str() {
                 "weight" => weight = self.weight(written).unwrap_or(1),
                 key if KEYS.contains(&key) => {
-                    let problem = "the class default has all requests that belong to no other class, and only a weight";
+                    let problem =
+                        "the class default has all requests that belong to no other class, and only a weight";
                     self.refuse(key, written, problem.to_owned());
                 }
                 key => self.unknown(key, written, &["weight"]),
@@ -84,7 +85,8 @@ impl Reader<'_> {
         }
         let QueueClass { paths, header, cookie, crawlers, .. } = &class;
         if sound && paths.is_empty() && header.is_none() && cookie.is_none() && !crawlers {
-            let problem = "expected paths, header, cookie or crawlers = true: which requests belong to the class";
+            let problem =
+                "expected paths, header, cookie or crawlers = true: which requests belong to the class";
             self.refuse("", written, problem.to_owned());
             return None;
         }
@@ -112,14 +114,19 @@ impl Reader<'_> {
         let text = written.raw.text().unwrap_or_default();
         let (name, value) =
             text.split_once(separator).map_or((text, None), |(name, value)| (name, Some(value.trim())));
-        let is_value = |value: &str| !value.is_empty() && value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let is_value =
+            |value: &str| !value.is_empty() && value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         match HeaderName.read(&Raw::Text(name.trim().to_owned())) {
             Ok(name) if value.is_none_or(is_value) => {
                 Some(NamedValue { name, value: value.map(str::to_owned) })
             }
             _ => {
                 *sound = false;
-                self.refuse(key, written, format!("expected the name of a {key}, or name and value such as \"{example}\""));
+                self.refuse(
+                    key,
+                    written,
+                    format!("expected the name of a {key}, or name and value such as \"{example}\""),
+                );
                 None
             }
         }

@@ -58,6 +58,11 @@ pub enum Form {
         /// The accepted words.
         words: &'static [&'static str],
     },
+    /// Any number of values without flags.
+    Words {
+        /// The name of the value in help.
+        value: &'static str,
+    },
     /// A flag with a value.
     Value {
         /// The name of the value in help.
@@ -148,6 +153,35 @@ pub const COMMANDS: &[Command] = &[
         doc: "Replace the server in DIR with a new process that takes over its sockets; prints each step",
         options: RUNNING,
         arguments: &[],
+    },
+    Command {
+        name: "cache",
+        doc: "Show what the cache of the running server keeps, and why not more; or `cache purge` some of it",
+        options: Options::These(&["config", "control", "control_token"]),
+        arguments: &[
+            Own {
+                name: "action",
+                form: Form::Choice { value: "ACTION", words: &["show", "purge"] },
+                doc: "Show what is kept, or remove some of it [default: show]",
+            },
+            Own {
+                name: "path",
+                form: Form::Words { value: "PATH" },
+                doc: "Path or URL to purge, such as /posts/12 or https://example.org/posts/*",
+            },
+            Own {
+                name: "tag",
+                form: Form::Value { value: "TAG", repeated: true },
+                doc: "Purge the responses with this tag in Surrogate-Key or Cache-Tag; may be repeated",
+            },
+            Own { name: "all", form: Form::Switch, doc: "Purge everything" },
+            Own {
+                name: "dir",
+                form: Form::Value { value: "DIR", repeated: false },
+                doc: "Directory of the server's app or site [default: the current directory]",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
     },
     Command {
         name: "pause",

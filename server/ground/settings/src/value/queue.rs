@@ -37,7 +37,8 @@ impl Fair {
     pub(crate) const EXPECTED: &'static str = "\"address\", \"off\", \"host\", a header such as \"header:X-Tenant\", or a cookie such as \"cookie:tenant\"";
 
     pub(crate) fn parse(text: &str) -> Result<Fair, Mistake> {
-        let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name.trim())));
+        let (kind, name) =
+            text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name.trim())));
         let name = name.filter(|name| name.len() <= 256 && text::is_token(name.as_bytes()));
         match (kind, name) {
             ("off", None) if text == kind => Ok(Fair::Off),
@@ -109,7 +110,9 @@ impl fmt::Display for QueueClass {
         }
         for (what, separator, named) in [("header", ": ", &self.header), ("cookie", "=", &self.cookie)] {
             match named {
-                Some(NamedValue { name, value: Some(value) }) => write!(f, ", {what} {name}{separator}{value}")?,
+                Some(NamedValue { name, value: Some(value) }) => {
+                    write!(f, ", {what} {name}{separator}{value}")?
+                }
                 Some(NamedValue { name, value: None }) => write!(f, ", {what} {name}")?,
                 None => {}
             }
@@ -129,7 +132,18 @@ mod tests {
             assert_eq!(Fair::parse(text).map(|fair| fair.to_string()), Ok(text.to_owned()));
         }
         assert_eq!(Fair::parse("header: X-Tenant"), Ok(Fair::Header("x-tenant".to_owned())));
-        for wrong in ["", "ip", "header", "header:", "header:a b", "cookie:", "cookie:a=b", "address:1", "off:", "host:x"] {
+        for wrong in [
+            "",
+            "ip",
+            "header",
+            "header:",
+            "header:a b",
+            "cookie:",
+            "cookie:a=b",
+            "address:1",
+            "off:",
+            "host:x",
+        ] {
             assert!(Fair::parse(wrong).is_err(), "{wrong}");
         }
     }

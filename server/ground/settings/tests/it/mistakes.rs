@@ -371,28 +371,55 @@ fn classes_of_the_queue_are_judged_key_by_key() {
         ("'a b' = '/a'", "queue.classes.a b = \"/a\": expected a name of letters, digits, - and _"),
         ("api = { weight = 2 }", "expected paths, header, cookie or crawlers = true"),
         ("api = { crawlers = false }", "expected paths, header, cookie or crawlers = true"),
-        ("api = { paths = '/', weight = 1001 }", "queue.classes.api.weight = 1001: expected a whole number from 0 to 1000; 0 is the last lane"),
+        (
+            "api = { paths = '/', weight = 1001 }",
+            "queue.classes.api.weight = 1001: expected a whole number from 0 to 1000; 0 is the last lane",
+        ),
         ("api = { path = '/' }", "queue.classes.api.path = \"/\": unknown key; did you mean \"paths\"?"),
-        ("api = { header = 'X Plan: a' }", "expected the name of a header, or name and value such as \"X-Plan: pro\""),
-        ("api = { header = 'X-Plan:' }", "queue.classes.api.header = \"X-Plan:\": expected the name of a header"),
+        (
+            "api = { header = 'X Plan: a' }",
+            "expected the name of a header, or name and value such as \"X-Plan: pro\"",
+        ),
+        (
+            "api = { header = 'X-Plan:' }",
+            "queue.classes.api.header = \"X-Plan:\": expected the name of a header",
+        ),
         ("api = { header = 7 }", "queue.classes.api.header = 7: expected the name of a header"),
-        ("api = { cookie = 'plan=' }", "expected the name of a cookie, or name and value such as \"plan=pro\""),
+        (
+            "api = { cookie = 'plan=' }",
+            "expected the name of a cookie, or name and value such as \"plan=pro\"",
+        ),
         ("api = { paths = '/', crawlers = 7 }", "queue.classes.api.crawlers = 7: expected true or false"),
-        ("default = '/api'", "the class default has all requests that belong to no other class, and only a weight"),
+        (
+            "default = '/api'",
+            "the class default has all requests that belong to no other class, and only a weight",
+        ),
         ("default = { wait = 1 }", "queue.classes.default.wait = 1: unknown key"),
     ] {
         let mistakes = App::with(&format!("[queue.classes]\n{line}\n")).mistakes();
         assert!(mistakes.contains(expected), "{line}: {mistakes}");
-        assert!(mistakes.starts_with("firebrick.toml:2: ") || mistakes.starts_with("firebrick.toml:3: "), "{mistakes}");
+        assert!(
+            mistakes.starts_with("firebrick.toml:2: ") || mistakes.starts_with("firebrick.toml:3: "),
+            "{mistakes}"
+        );
     }
     let many: String = (0..17).map(|number| format!("c{number} = '/{number}'\n")).collect();
     let mistakes = App::with(&format!("[queue.classes]\n{many}")).mistakes();
-    assert!(mistakes.contains("firebrick.toml:18: queue.classes.c16 = \"/16\": there can be 16 classes or less"), "{mistakes}");
+    assert!(
+        mistakes.contains("firebrick.toml:18: queue.classes.c16 = \"/16\": there can be 16 classes or less"),
+        "{mistakes}"
+    );
     assert!(App::with("queue = 1").mistakes().contains("expected a table: [queue]"));
     let mistakes = App::with("queue.classes = 1").mistakes();
-    assert!(mistakes.contains("queue.classes = 1: expected a table for each class: [queue.classes.NAME]"), "{mistakes}");
+    assert!(
+        mistakes.contains("queue.classes = 1: expected a table for each class: [queue.classes.NAME]"),
+        "{mistakes}"
+    );
     let mistakes = App::with("queue.fair = 'ip'").mistakes();
-    assert!(mistakes.contains("queue.fair = \"ip\": expected \"address\", \"off\", \"host\", a header"), "{mistakes}");
+    assert!(
+        mistakes.contains("queue.fair = \"ip\": expected \"address\", \"off\", \"host\", a header"),
+        "{mistakes}"
+    );
     let mistakes = App::with("pools.slow = { paths = '/a', queue.fair = 'header' }").mistakes();
     assert!(mistakes.contains("pools.slow.queue.fair = \"header\": expected \"address\""), "{mistakes}");
 }

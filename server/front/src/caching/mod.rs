@@ -1,7 +1,12 @@
 //! The cache as the settings describe it, and where its responses come from: the app, or an origin of a site.
 
+mod purges;
+
+pub(crate) use purges::SharedPurges;
+
 use crate::content::App;
-use cache::{Listed, Origin, Policy, RouteCount, Store};
+use cache::{Listed, Origin, Policy, Purge, RouteCount, Store};
+use control::cache::PurgeOrder;
 use handler::{Exchange, Handler as _, Response};
 use proxy::Proxy;
 use settings::Settings;
@@ -78,6 +83,18 @@ pub(crate) fn report(store: &Store, limit: usize) -> CacheReport {
         routes: store.counts().routes().into_iter().take(limit).map(route).collect(),
         resources: store.list(limit).into_iter().map(resource).collect(),
     }
+}
+
+/// Carries out an order of `firebrick cache purge`. Returns the number of removed resources.
+///
+/// # Errors
+/// A path is invalid; nothing was removed.
+pub(crate) fn carry_out(store: &Store, order: &PurgeOrder) -> Result<u64, String> {
+    let all = order.all.then_some(Ok(Purge::All)).into_iter();
+    let paths = order.paths.iter().map(|path| Purge::parse(path));
+    let tags = order.tags.iter().map(|tag| Ok(Purge::Tag(tag.clone())));
+    let purges: Vec<Purge> = all.chain(paths).chain(tags).collect::<Result<_, String>>()?;
+    Ok(purges.iter().map(|purge| store.purge(purge) as u64).sum())
 }
 
 impl Origin for App {

@@ -1,0 +1,239 @@
+//! Tells purges to the other servers of a group, through a stream in Redis (`shared.redis`).
+//!
+//! Why a stream and not a channel: a server that has lost Redis for a while reads later what it has missed. Messages of a channel would be gone, and
+//! the server would go on sending what was purged.
+//!
+//! Contract:
+//! 1. An order is carried out here at once. It reaches the others as soon as they and Redis are connected.
+//! 2. The stream keeps about [`MOST_ORDERS`] orders. A server that finds a gap removes everything that it keeps.
+//! 3. No request waits for Redis.
+
+use super::carry_out;
+use cache::{Purge, Store};
+use control::cache::PurgeOrder;
+use redis::{Client, Config, Error, ErrorKind, Value, ValueSink, command};
+use settings::Settings;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The number of orders that the stream keeps, about.
+const MOST_ORDERS: &str = "10000";
+
+/// Redis answers a server that waits for orders at least this often, in milliseconds.
+const BLOCK: &str = "5000";
+
+/// The pause after a failure.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long connecting may take beyond `shared.timeout`.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// The stream of a group, as one server uses it.
+pub(crate) struct SharedPurges {
+    client: Client<ValueSink>,
+    key: String,
+    /// Random; orders of this server are not carried out twice.
+    own: String,
+    timeout: Duration,
+}
+
+/// The id of an entry of a stream: milliseconds and a number.
+type EntryId = (u64, u64);
+
+impl SharedPurges {
+    /// Creates the server's end; `None` without `shared.redis`.
+    ///
+    /// # Errors
+    /// The URL is none of a Redis.
+    pub(crate) fn new(settings: &Settings) -> Result<Option<Rc<SharedPurges>>, String> {
+        let shared = &settings.shared;
+        let Some(url) = &shared.redis else { return Ok(None) };
+        let mut config = Config {
+            connect_timeout: CONNECT,
+            command_timeout: shared.timeout + CONNECT,
+            ..Config::default()
+        };
+        config.set_url(url).map_err(|why| format!("shared.redis: {why}"))?;
+        Ok(Some(Rc::new(SharedPurges {
+            client: Client::new(config),
+            key: format!("firebrick:{}:purges", shared.group),
+            own: format!("{:016x}", fastrand::u64(..)),
+            timeout: shared.timeout + CONNECT,
+        })))
+    }
+
+    /// Tells an order to the other servers.
+    ///
+    /// # Errors
+    /// Redis cannot be reached: the others still keep what was purged here.
+    pub(crate) async fn tell(&self, order: &PurgeOrder) -> Result<(), String> {
+        let text = serde_json::to_string(order).map_err(|error| error.to_string())?;
+        let words = ["XADD", &self.key, "MAXLEN", "~", MOST_ORDERS, "*", "from", &self.own, "order", &text];
+        self.call(&words).await.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Carries out the orders of others as long as the server lives.
+    pub(crate) async fn follow(self: Rc<SharedPurges>, store: Arc<Store>, log: impl Fn(&str)) {
+        let mut last = None;
+        let mut away = false;
+        loop {
+            let outcome = self.read(&mut last, &store).await;
+            match outcome {
+                Ok(()) if away => {
+                    away = false;
+                    log("cache: Redis is back; purges of other servers are carried out again");
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    if !away {
+                        log(&format!(
+                            "cache: purges of other servers are not heard until Redis is back ({error}); they are made up for then"
+                        ));
+                    }
+                    away = true;
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the next orders and carries them out.
+    async fn read(&self, last: &mut Option<EntryId>, store: &Store) -> Result<(), Error> {
+        let from = match *last {
+            Some(known) => {
+                if self.has_gap(known).await? {
+                    store.purge(&Purge::All);
+                    let newest = self.newest().await?;
+                    *last = Some(newest);
+                    return Ok(());
+                }
+                known
+            }
+            None => *last.insert(self.newest().await?),
+        };
+        let connection = self.client.dedicated();
+        let from = format!("{}-{}", from.0, from.1);
+        let words = ["XREAD", "BLOCK", BLOCK, "COUNT", "100", "STREAMS", &self.key, &from];
+        let reply = connection.send(1, false, Some(Duration::from_secs(10)), |out| {
+            command::words(out, &words.map(str::as_bytes));
+            Ok::<(), Error>(())
+        })?;
+        let value = reply.await.into_value();
+        self.client.give_back(connection);
+        match value {
+            Some(Value::Error(error)) => Err(error),
+            Some(Value::Null) => Ok(()),
+            Some(value) => {
+                for (id, fields) in streams(value).into_iter().flat_map(entries) {
+                    self.obey(&fields, store);
+                    *last = Some(id);
+                }
+                Ok(())
+            }
+            None => Err(Error::new(ErrorKind::Protocol, "an incomplete reply")),
+        }
+    }
+
+    /// Carries out the order of another server.
+    fn obey(&self, fields: &[(Vec<u8>, Vec<u8>)], store: &Store) {
+        let of = |name: &[u8]| fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value);
+        if of(b"from") == Some(self.own.as_bytes()) {
+            return;
+        }
+        // An order that a newer version has written, and this one does not understand, must not leave old responses behind.
+        let order = of(b"order").and_then(|text| serde_json::from_slice::<PurgeOrder>(text).ok());
+        if order.is_none_or(|order| carry_out(store, &order).is_err()) {
+            store.purge(&Purge::All);
+        }
+    }
+
+    /// Returns the id of the newest order; zero if there is none.
+    async fn newest(&self) -> Result<EntryId, Error> {
+        let value = self.call(&["XREVRANGE", &self.key, "+", "-", "COUNT", "1"]).await?;
+        Ok(entries(value).first().map_or((0, 0), |(id, _)| *id))
+    }
+
+    /// Returns whether orders after `known` have been removed from the stream.
+    async fn has_gap(&self, known: EntryId) -> Result<bool, Error> {
+        let value = self.call(&["XRANGE", &self.key, "-", "+", "COUNT", "1"]).await?;
+        let oldest = entries(value).first().map(|(id, _)| *id);
+        Ok(match oldest {
+            Some(oldest) => known != (0, 0) && oldest > known,
+            // Emptied by somebody: orders may be gone.
+            None => known != (0, 0),
+        })
+    }
+
+    async fn call(&self, words: &[&str]) -> Result<Value, Error> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.client.call(&words, self.timeout).await
+    }
+}
+
+type Entry = (EntryId, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// Returns the lists of entries in a reply to XREAD: an array of pairs, or a map (RESP3).
+fn streams(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(streams) => streams
+            .into_iter()
+            .filter_map(|stream| match stream {
+                Value::Array(mut pair) => pair.pop(),
+                _ => None,
+            })
+            .collect(),
+        Value::Map(pairs) => pairs.into_iter().map(|(_, entries)| entries).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the entries of a stream: pairs of an id and a list of names and values. What has another form is left out.
+fn entries(value: Value) -> Vec<Entry> {
+    let Value::Array(entries) = value else { return Vec::new() };
+    let entry = |entry: Value| {
+        let Value::Array(pair) = entry else { return None };
+        let [Value::Text(id), Value::Array(fields)] = <[Value; 2]>::try_from(pair).ok()? else { return None };
+        let texts: Vec<Vec<u8>> = fields
+            .into_iter()
+            .filter_map(|field| if let Value::Text(text) = field { Some(text) } else { None })
+            .collect();
+        let pairs = texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        Some((entry_id(&id)?, pairs))
+    };
+    entries.into_iter().filter_map(entry).collect()
+}
+
+fn entry_id(text: &[u8]) -> Option<EntryId> {
+    let (time, number) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    Some((time.parse().ok()?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn replies_of_both_protocols_are_read() {
+        let entry = || {
+            Value::Array(vec![
+                text("12-3"),
+                Value::Array(vec![text("from"), text("a"), text("order"), text("{}")]),
+            ])
+        };
+        let list = || Value::Array(vec![entry(), text("odd"), Value::Array(vec![text("x"), Value::Null])]);
+        let two = Value::Array(vec![Value::Array(vec![text("key"), list()])]);
+        let three = Value::Map(vec![(text("key"), list())]);
+        for reply in [two, three] {
+            let all: Vec<Entry> = streams(reply).into_iter().flat_map(entries).collect();
+            assert_eq!(all.len(), 1);
+            assert_eq!(all[0].0, (12, 3));
+            assert_eq!(all[0].1[1], (b"order".to_vec(), b"{}".to_vec()));
+        }
+        assert!(entry_id(b"9-10") > entry_id(b"9-9") && entry_id(b"x").is_none());
+    }
+}

@@ -1,0 +1,248 @@
+# frozen_string_literal: true
+
+# The cache of responses: what an app is asked, and what clients get.
+
+require "json"
+require "support/case"
+require "support/codings"
+require "support/redis_server"
+require "support/reloading"
+
+class CacheTest < Case
+  include Reloading
+  include RedisServer
+  parallel!
+
+  # Each response has a number, so a test sees whether the app was asked.
+  APP = <<~'RUBY'
+    COUNT = Hash.new(0)
+    LOCK = Mutex.new
+    FAIL = []
+    class Slow
+      def initialize(*pieces) = @pieces = pieces
+      def each = @pieces.each { |piece| (yield piece; sleep 0.2) }
+    end
+    run lambda { |env|
+      path = env["PATH_INFO"]
+      number = LOCK.synchronize { COUNT[path] += 1 }
+      text = ->(fields) { { "content-type" => "text/plain" }.merge(fields) }
+      body = ["#{path} #{number} #{env["HTTP_COOKIE"]}"]
+      query = env["QUERY_STRING"]
+      sleep query[/sleep=([0-9.]+)/, 1].to_f
+      case path
+      when %r{\A/page} then [200, text.("cache-control" => "public, max-age=60", "surrogate-key" => "pages page-#{path[-1]}"), body]
+      when "/short" then [200, text.("cache-control" => "max-age=1, stale-while-revalidate=30"), body]
+      when "/expired" then [200, text.("cache-control" => "max-age=1"), body]
+      when "/private" then [200, text.("cache-control" => "private, max-age=60"), body]
+      when "/cookie" then [200, text.("cache-control" => "max-age=60", "set-cookie" => "a=1"), body]
+      when "/plain" then [200, text.({}), body]
+      when "/tagged"
+        known = env["HTTP_IF_NONE_MATCH"] == '"v1"'
+        fields = { "cache-control" => "public, no-cache", "etag" => '"v1"' }
+        known ? [304, fields, []] : [200, text.(fields), body]
+      when "/fragile"
+        fields = { "cache-control" => "max-age=0, stale-if-error=60", "etag" => '"f"' }
+        FAIL.any? ? [503, text.({}), ["down"]] : [200, text.(fields), body]
+      when "/break" then FAIL << true; [204, {}, []]
+      when "/stream" then [200, text.("cache-control" => "max-age=60"), Slow.new("one ", "two ", "three")]
+      when "/large" then [200, text.("cache-control" => "max-age=60"), ["x" * 30_000]]
+      when "/huge" then [200, text.("cache-control" => "max-age=60"), Slow.new("x" * 1_500_000, number.to_s)]
+      when "/die" then Process.kill("KILL", Process.pid)
+      else [200, text.({}), ["created"]]
+      end
+    }
+  RUBY
+
+  shared_server app: APP, settings: { cache: { memory: "16MiB" } }, threads: "1:8"
+
+  def setup
+    firebrick_only
+  end
+
+  def body(path, **) = get(path, **).body
+
+  def status(response) = response["cache-status"].to_s.delete_prefix("Firebrick; ")
+
+  it "asks the app once for what it may keep" do
+    first = get("/page/a")
+    assert_equal "fwd=uri-miss; stored", status(first)
+    again = get("/page/a", headers: { "Cookie" => "other=client" })
+    assert_equal first.body, again.body
+    assert_match(/\Ahit; ttl=(60|59|58)\z/, status(again))
+    assert_match(/\A[012]\z/, again["age"])
+    assert_nil again["surrogate-key"]
+    assert_nil first["surrogate-key"]
+    head = ask(request("HEAD", "/page/a"))
+    assert_equal [200, again["content-length"]], [head.status, head["content-length"]]
+  end
+
+  it "never keeps what belongs to one client" do
+    %w[/private /cookie /plain].each do |path|
+      assert_match(/ 1 one\z/, body(path, headers: { "Cookie" => "one" }))
+      assert_match(/ 2 two\z/, body(path, headers: { "Cookie" => "two" }))
+    end
+    assert_equal "fwd=uri-miss; detail=private", status(get("/private"))
+    secret = { "Authorization" => "Basic x" }
+    assert_equal "/page/secret 1 ", body("/page/secret", headers: secret)
+    assert_equal "/page/secret 2 ", body("/page/secret", headers: secret)
+  end
+
+  it "lets the app confirm what it kept, for clients with and without a version" do
+    assert_equal "/tagged 1 ", body("/tagged")
+    again = get("/tagged")
+    assert_equal ["/tagged 1 ", "fwd=stale; fwd-status=304; stored"], [again.body, status(again)]
+    assert_status 304, get("/tagged", headers: { "If-None-Match" => '"v1"' })
+    assert_status 200, get("/tagged", headers: { "If-None-Match" => '"v0"' })
+  end
+
+  it "sends a stale page while one request renews it" do
+    first = body("/short")
+    sleep 1.2
+    stale = get("/short?")
+    stale = get("/short")
+    assert_equal first, stale.body
+    assert_match(/\Ahit; ttl=-?\d+\z/, status(stale))
+    wait_until("the page to be renewed") { body("/short") != first }
+  end
+
+  it "asks the app once for many clients of an expired page, whatever the first of them does" do
+    body("/expired?sleep=0.5")
+    sleep 1.1
+    began = now
+    pages = Array.new(40) { Thread.new { get("/expired?sleep=0.5") } }.map(&:value)
+    assert_equal 1, pages.map(&:body).uniq.size
+    assert_equal 39, pages.count { |page| status(page).include?("collapsed") }
+    # One after another would take 20 s, and eight at a time 2.5 s.
+    assert_operator now - began, :<, 2.4
+  end
+
+  it "goes on when the client that asked first goes away" do
+    leaving = connect
+    leaving.write(request("GET", "/page/left?sleep=0.6"))
+    sleep 0.2
+    waiting = Thread.new { get("/page/left?sleep=0.6") }
+    sleep 0.1
+    leaving.close
+    assert_status 200, waiting.value
+  end
+
+  it "reads a body ahead of a slow first client" do
+    slow = connect
+    slow.write(request("GET", "/stream"))
+    slow.read_head
+    assert_equal "one two three", body("/stream")
+    assert_match(/\Ahit/, status(get("/stream")))
+  end
+
+  it "does not keep a body that is too long, and sends it whole" do
+    [1, 2].each do |number|
+      assert_equal 1_500_000 + 1, body("/huge").bytesize, number
+    end
+    assert_includes server.stats["cache"]["refused"].to_h { |one| [one["reason"], one["count"]] }.select { |_, count| count.positive? }.keys, "too-long"
+  end
+
+  it "sends parts and compressed forms of a kept body" do
+    whole = body("/large")
+    part = get("/large", headers: { "Range" => "bytes=5-9" })
+    assert_equal [206, "bytes 5-9/30000", "xxxxx"], [part.status, part["content-range"], part.body]
+    assert_status 416, get("/large", headers: { "Range" => "bytes=90000-" })
+    wait_until("the compressed form") do
+      coded = get("/large", headers: { "Accept-Encoding" => "gzip" })
+      assert_equal whole, Codings.decode(coded)
+      assert_equal %w[gzip Accept-Encoding], [coded["content-encoding"], coded["vary"]]
+      coded["content-length"]
+    end
+  end
+
+  it "removes what a request with an unsafe method changes" do
+    first = body("/page/changed")
+    post("/page/changed", "x")
+    refute_equal first, body("/page/changed")
+  end
+
+  it "asks again for a client that wants a newer page, and answers another only from what it has" do
+    first = body("/page/newer")
+    refute_equal first, body("/page/newer", headers: { "Cache-Control" => "no-cache" })
+    assert_status 504, get("/page/never", headers: { "Cache-Control" => "only-if-cached" })
+  end
+
+  it "sends what it has when the app fails" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    first = body("/fragile", to: own)
+    get("/break", to: own)
+    stale = get("/fragile", to: own)
+    assert_equal [200, first], [stale.status, stale.body]
+    assert_match(/fwd=stale; fwd-status=503/, status(stale))
+    assert_status 503, get("/fragile?other", to: own)
+  end
+
+  it "purges paths, tags and everything, and shows what it keeps" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    run = ->(*args) { own.command_line("cache", *args, "--dir", own.dir) }
+    pages = %w[/page/a /page/b /page/b?x /page/c]
+    fill = -> { pages.to_h { |path| [path, body(path, to: own)] } }
+    changed = ->(before) { fill.call.reject { |path, text| before[path] == text }.keys }
+    before = fill.call
+    assert_equal ["purged: 2 resources\n", "", 0], run.call("purge", "/page/b")
+    assert_equal %w[/page/b /page/b?x], changed.call(before)
+    before = fill.call
+    assert_equal "purged: 1 resource\n", run.call("purge", "--tag", "page-c").first
+    assert_equal %w[/page/c], changed.call(before)
+    assert_equal "purged: 4 resources\n", run.call("purge", "/page/*").first
+    fill.call
+    assert_equal "purged: 4 resources\n", run.call("purge", "--all").first
+    fill.call
+    out, = run.call
+    assert_match(/kept +4 resources/, out)
+    assert_match(%r{/page/a}, out)
+    _, err, code = run.call("purge", "page")
+    assert_match(/"page" is neither a path nor a URL/, err)
+    assert_equal 1, code
+    _, err, code = run.call("purge")
+    assert_match(/nothing is named/, err)
+    assert_equal 2, code
+    report = JSON.parse(run.call("--json").first)
+    assert_equal 4, report.dig("cache", "resources")
+  end
+
+  it "keeps what it has over a reload, or empties it" do
+    keeping = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    first = body("/page/a", to: keeping)
+    assert_reloads(keeping)
+    assert_equal first, body("/page/a", to: keeping)
+    emptying = start(app: APP, settings: { cache: { memory: "16MiB", on_reload: "empty" } })
+    get("/page/a", to: emptying)
+    assert_reloads(emptying)
+    assert_match(/uri-miss/, status(get("/page/a", to: emptying)))
+  end
+
+  it "tells purges to the other servers through Redis, also those that Redis has lost meanwhile" do
+    with_redis do |url, _|
+      settings = { cache: { memory: "16MiB" }, shared: { redis: url } }
+      one, other = Array.new(2) { start(app: APP, settings: settings) }
+      body("/page/a", to: one)
+      first = body("/page/a", to: other)
+      out, err, code = one.command_line("cache", "purge", "/page/a", "--dir", one.dir)
+      assert_equal ["purged: 1 resource; the other servers of the group are told\n", 0], [out, code], err
+      wait_until("the other server to hear it") { body("/page/a", to: other) != first }
+    end
+  end
+
+  it "says so when the other servers cannot be told" do
+    free = TCPServer.open("127.0.0.1", 0) { |socket| socket.local_address.ip_port }
+    own = start(app: APP, settings: { cache: { memory: "16MiB" }, shared: { redis: "redis://127.0.0.1:#{free}/0" } })
+    get("/page/a", to: own)
+    _, err, code = own.command_line("cache", "purge", "/page/a", "--dir", own.dir)
+    assert_match(/purged: 1 resource, but the other servers were not told: /, err)
+    assert_equal 1, code
+    assert_match(/uri-miss/, status(get("/page/a", to: own)))
+  end
+
+  it "is off by default" do
+    own = start(app: APP)
+    assert_nil get("/page/a", to: own)["cache-status"]
+    refute_equal body("/page/a", to: own), body("/page/a", to: own)
+    assert_nil own.stats["cache"]
+    assert_match(/the cache is off: set cache.memory/, own.command_line("cache", "--dir", own.dir).first)
+  end
+end
