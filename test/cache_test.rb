@@ -59,7 +59,7 @@ class CacheTest < Case
     firebrick_only
   end
 
-  def body(path, **) = get(path, **).body
+  def body(path, **options) = get(path, **options).body
 
   def status(response) = response["cache-status"].to_s.delete_prefix("Firebrick; ")
 
