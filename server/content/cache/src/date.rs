@@ -15,7 +15,17 @@ pub(crate) fn parse(value: &[u8]) -> Option<SystemTime> {
         inside = letter.is_ascii_alphabetic();
     }
     let usual = usual.strip_suffix("Gmt").map(|start| format!("{start}GMT")).unwrap_or(usual);
-    httpdate::parse_http_date(&usual).ok()
+    httpdate::parse_http_date(&usual).ok().or_else(|| with_right_weekday(&usual))
+}
+
+/// Parses a date whose weekday is another one's: it says nothing that the rest does not.
+fn with_right_weekday(text: &str) -> Option<SystemTime> {
+    const SHORT: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let written = SHORT.iter().find(|name| text.starts_with(*name))?;
+    let rest = text[written.len()..].trim_start_matches(|letter: char| letter.is_ascii_lowercase());
+    // The long names of RFC 850 are left out: their dates have years of two digits, and are parsed whatever the weekday is.
+    let dates = SHORT.iter().map(|name| httpdate::parse_http_date(&format!("{name}{rest}")));
+    dates.filter_map(Result::ok).next()
 }
 
 /// Formats a date in the preferred format.
@@ -36,6 +46,8 @@ mod tests {
             "Sun Nov  6 08:49:37 1994",
             "sun, 06 nov 1994 08:49:37 gmt",
             "SUN, 06 NOV 1994 08:49:37 GMT",
+            "Thu, 06 Nov 1994 08:49:37 GMT",
+            "Thu Nov  6 08:49:37 1994",
         ] {
             assert_eq!(
                 parse(text.as_bytes()).map(|date| date.duration_since(UNIX_EPOCH).unwrap().as_secs()),

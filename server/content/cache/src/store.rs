@@ -55,7 +55,10 @@ impl Resource {
     /// Returns the variant for a request.
     pub(crate) fn variant(&self, request: &Fields) -> Option<&Arc<Stored>> {
         // The newest one that matches (RFC 9111 section 4.1).
-        self.variants.iter().rev().find(|stored| stored.selection.matches(request))
+        self.variants
+            .iter()
+            .rev()
+            .find(|stored| stored.selection.matches(request, stored.head.get("content-language")))
     }
 }
 

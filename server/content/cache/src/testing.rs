@@ -14,6 +14,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
     Request {
         version: Version::Http11,
+        switchable: true,
         method: span(0, method.len()),
         target: span(method.len(), target.len()),
         path: span(method.len(), path),

@@ -54,8 +54,16 @@ impl Selection {
         Selection { pairs: names.iter().map(pair).collect() }
     }
 
-    pub(crate) fn matches(&self, request: &Fields) -> bool {
-        self.pairs.iter().all(|(name, value)| normal(name, request).as_deref() == value.as_deref())
+    /// Returns whether the response serves a request. `language`: its Content-Language.
+    pub(crate) fn matches(&self, request: &Fields, language: Option<&[u8]>) -> bool {
+        let is_wanted = |name: &[u8]| {
+            name == b"accept-language"
+                && language
+                    .is_some_and(|language| wanted_language(request) == Some(language.to_ascii_lowercase()))
+        };
+        self.pairs
+            .iter()
+            .all(|(name, value)| normal(name, request).as_deref() == value.as_deref() || is_wanted(name))
     }
 
     /// Returns the number of bytes that it holds.
@@ -67,6 +75,28 @@ impl Selection {
         };
         self.pairs.iter().map(of).sum()
     }
+}
+
+/// Returns the language that a request prefers to all others, in lower case: a response in it is the one that an origin would choose (RFC 9110
+/// section 12.5.4).
+fn wanted_language(request: &Fields) -> Option<Vec<u8>> {
+    let mut members: Vec<(u32, Vec<u8>)> = request
+        .all("accept-language")
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .filter_map(|member| {
+            let mut parts = member.split(|&byte| byte == b';');
+            let name = parts.next()?.trim_ascii().to_ascii_lowercase();
+            let weight = parts.next().map_or(Some(1000), |weight| {
+                let number = weight.trim_ascii().to_ascii_lowercase();
+                let number = std::str::from_utf8(number.strip_prefix(b"q=")?).ok()?.parse::<f32>().ok()?;
+                Some((number * 1000.0) as u32)
+            })?;
+            (!name.is_empty() && name != b"*").then_some((weight, name))
+        })
+        .collect();
+    members.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    let next = members.get(1).map_or(0, |(weight, _)| *weight);
+    members.into_iter().next().filter(|(weight, _)| *weight > next).map(|(_, name)| name)
 }
 
 /// Returns the normal form of a field; `None` if the request does not have it.
@@ -125,7 +155,7 @@ mod tests {
     fn values_are_compared_by_meaning() {
         let matches = |name: &str, one: &[&str], other: &[&str]| {
             let of = |values: &[&str]| fields(&values.iter().map(|value| (name, *value)).collect::<Vec<_>>());
-            Selection::of(&names(name), &of(one)).matches(&of(other))
+            Selection::of(&names(name), &of(one)).matches(&of(other), None)
         };
         assert!(matches("Foo", &["1, 2"], &["1", "2"]) && matches("Foo", &["1,2"], &[" 1 , 2 "]));
         assert!(!matches("Foo", &["1"], &["2"]) && !matches("Foo", &["a"], &["A"]));
@@ -136,12 +166,27 @@ mod tests {
         assert!(matches("Accept-Encoding", &["gzip, br"], &["br,gzip"]));
     }
 
+    #[test]
+    fn a_response_in_the_language_that_is_preferred_to_all_others_matches() {
+        let stored = Selection::of(&names("Accept-Language"), &fields(&[("Accept-Language", "en, de")]));
+        let matches = |wanted: &str| stored.matches(&fields(&[("Accept-Language", wanted)]), Some(b"DE"));
+        assert!(matches("fr;q=0.5, de;q=1.0") && matches("de") && matches("*;q=0.1, De"));
+        assert!(
+            !matches("fr, de")
+                && !matches("fr, de;q=0.5")
+                && !matches("de;q=0")
+                && !matches("de;q=x")
+                && !matches("")
+        );
+        assert!(!stored.matches(&fields(&[("Accept-Language", "de")]), None));
+    }
+
     proptest! {
         #[test]
         fn a_request_matches_itself(value: Vec<u8>, name in "[a-zA-Z-]{1,12}") {
             let mut request = Fields::default();
             request.push(name.as_bytes(), &value);
-            prop_assert!(Selection::of(&names(&name), &request).matches(&request));
+            prop_assert!(Selection::of(&names(&name), &request).matches(&request, None));
         }
     }
 }
