@@ -7,6 +7,8 @@ require "support/case"
 require "support/codings"
 require "support/redis_server"
 require "support/reloading"
+require "tempfile"
+require "tmpdir"
 
 class CacheTest < Case
   include Reloading
@@ -236,6 +238,39 @@ class CacheTest < Case
     assert_match(/purged: 1 resource, but the other servers were not told: /, err)
     assert_equal 1, code
     assert_match(/uri-miss/, status(get("/page/a", to: own)))
+  end
+
+  it "finds on disk what an earlier process has kept, also after a purge and with damaged files" do
+    Dir.mktmpdir do |folder|
+      settings = { cache: { memory: "1MiB", disk: folder } }
+      pages = (1..80).map { |number| "/page/#{number}?#{'x' * 200}" }
+      first = start(app: APP, settings: settings)
+      before = pages.to_h { |path| [path, body(path, to: first)] }
+      wait_until("the files") { first.stats.dig("cache", "disk_files") == pages.size }
+      first.command_line("cache", "purge", pages[0], "--dir", first.dir)
+      stop(first)
+      damaged = Dir[File.join(folder, "??", "*")].first
+      File.binwrite(damaged, File.binread(damaged).sub("page", "PAGE"))
+      File.write(File.join(folder, "notes.txt"), "mine")
+      again = start(app: APP, settings: settings)
+      wait_until("the index") { again.stats.dig("cache", "disk_files") == pages.size - 2 }
+      hits = pages.count { |path| status(get(path, to: again)).start_with?("hit") }
+      assert_equal pages.size - 2, hits
+      same = pages.count { |path| body(path, to: again) == before[path] }
+      assert_operator same, :>=, pages.size - 2
+      assert_equal "mine", File.read(File.join(folder, "notes.txt"))
+    end
+  end
+
+  it "says at the start that a folder cannot be used" do
+    Tempfile.create("file") do |file|
+      own = Server.new(app: APP, settings: { cache: { memory: "1MiB", disk: "#{file.path}/sub" } })
+      _, err, code = own.command_line("serve", own.dir, "-p", "0")
+      assert_match(/cache.disk: #{Regexp.escape(file.path)}/, err)
+      assert_equal 1, code
+    ensure
+      own&.finish
+    end
   end
 
   it "is off by default" do

@@ -144,6 +144,9 @@ fn headline(cache: &CacheSnapshot) -> String {
         mib(cache.limit_bytes),
         grouped(cache.evicted)
     );
+    if let (Some(files), Some(bytes)) = (cache.disk_files, cache.disk_bytes) {
+        let _ = writeln!(text, "on disk      {} resources, {} MiB", grouped(files), mib(bytes));
+    }
     let _ = writeln!(
         text,
         "requests     {}: {:.1} % from the cache ({} hits, {} stale, {} confirmed by the app, {} after waiting for an equal one)",
@@ -195,6 +198,9 @@ mod tests {
                 evicted: 0,
                 purged: 0,
                 invalidated: 0,
+                disk_files: None,
+                disk_bytes: None,
+                disk_skipped: None,
                 refused: vec![refusal("private", 1), refusal("vary", 0)],
             },
             routes: vec![CacheRoute {

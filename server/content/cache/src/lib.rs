@@ -17,6 +17,7 @@
 mod counts;
 mod date;
 mod directives;
+mod disk;
 mod flight;
 mod freshness;
 mod gather;
@@ -41,4 +42,4 @@ pub use counts::{Counts, RouteCount};
 pub use policy::Policy;
 pub use purge::Purge;
 pub use service::{Cache, Origin};
-pub use store::{Listed, Store};
+pub use store::{DiskFigures, Listed, Store};

@@ -72,7 +72,10 @@ impl Cache {
         let mut waited = 0;
         loop {
             let now = Instant::now();
-            let resource = self.store.get(&key);
+            let resource = match self.store.get(&key) {
+                None if self.store.is_on_disk(&key) => self.store.load(&key).await,
+                resource => resource,
+            };
             let stored =
                 resource.as_ref().and_then(|resource| resource.variant(&exchange.request.fields)).cloned();
             let mut why = if resource.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss };

@@ -8,6 +8,7 @@
 //! Contract: [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms, tags and bookkeeping.
 
 use crate::counts::Counts;
+use crate::disk::Disk;
 use crate::flight::Flights;
 use crate::policy::Policy;
 use crate::purge::Purge;
@@ -17,6 +18,7 @@ use handler::Fields;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -94,6 +96,7 @@ pub struct Store {
     pub(crate) flights: Arc<Flights>,
     pub(crate) counts: Counts,
     evicted: Arc<AtomicU64>,
+    disk: Option<Arc<Disk>>,
     policy: RwLock<Arc<Policy>>,
 }
 
@@ -106,6 +109,26 @@ impl std::fmt::Debug for Store {
 impl Store {
     /// Creates a store of at most `memory` bytes.
     pub fn new(memory: u64, policy: Policy) -> Arc<Store> {
+        Arc::new(Store::in_memory(memory, policy))
+    }
+
+    /// Creates a store of at most `memory` bytes that also writes what it keeps into a folder, at most `limit` bytes of files. `log` is told when a
+    /// response cannot be written.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn with_disk(
+        memory: u64,
+        policy: Policy,
+        folder: &Path,
+        limit: u64,
+        log: Box<dyn Fn(&str) + Send>,
+    ) -> Result<Arc<Store>, String> {
+        let disk = Some(Arc::new(Disk::open(folder, limit, log)?));
+        Ok(Arc::new(Store { disk, ..Store::in_memory(memory, policy) }))
+    }
+
+    fn in_memory(memory: u64, policy: Policy) -> Store {
         let evicted = Arc::new(AtomicU64::new(0));
         let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).clamp(64, 1 << 20);
         // Each shard has its part of the memory, so few of them: an object must fit into one.
@@ -117,15 +140,16 @@ impl Store {
             .build()
             .expect("capacity and weight are set");
         let hasher = DefaultHashBuilder::default();
-        Arc::new(Store {
+        Store {
             memory,
             resources: Cache::with_options(options, ByBytes, hasher, Evictions(evicted.clone())),
             not_collapsed: Cache::new(MOST_NOT_COLLAPSED),
             flights: Arc::default(),
             counts: Counts::default(),
             evicted,
+            disk: None,
             policy: RwLock::new(Arc::new(policy)),
-        })
+        }
     }
 
     /// Returns the limit in bytes.
@@ -177,7 +201,11 @@ impl Store {
             variants.remove(0);
         }
         variants.push(stored);
-        self.resources.insert(key.into(), Resource::new(key, variants));
+        let resource = Resource::new(key, variants);
+        if let Some(disk) = &self.disk {
+            disk.put(key, resource.clone());
+        }
+        self.resources.insert(key.into(), resource);
         self.not_collapsed.remove(key);
         self.counts.stored();
     }
@@ -190,7 +218,35 @@ impl Store {
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
-        self.resources.remove(key).is_some()
+        let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
+        self.resources.remove(key).is_some() || on_disk
+    }
+
+    /// Returns whether the folder has what memory has not.
+    pub(crate) fn is_on_disk(&self, key: &[u8]) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.has(key))
+    }
+
+    /// Reads a resource from the folder into memory.
+    pub(crate) async fn load(&self, key: &[u8]) -> Option<Arc<Resource>> {
+        let (disk, wanted) = (self.disk.clone()?, Box::<[u8]>::from(key));
+        let variants = tokio::task::spawn_blocking(move || disk.load(&wanted)).await.ok()??;
+        // A response that has arrived meanwhile is newer; one that was removed meanwhile stays so.
+        if let Some(resource) = self.get(key) {
+            return Some(resource);
+        }
+        let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
+        if self.is_on_disk(key) {
+            self.resources.insert(key.into(), resource.clone());
+            return Some(resource);
+        }
+        None
+    }
+
+    /// Returns the number and the bytes of the files, and how many responses were not written because the disk was behind; `None` without a folder.
+    pub fn disk(&self) -> Option<DiskFigures> {
+        let disk = self.disk.as_ref()?;
+        Some(DiskFigures { files: disk.len() as u64, bytes: disk.bytes(), skipped: disk.skipped() })
     }
 
     /// Notes that a response may not be shared.
@@ -219,7 +275,12 @@ impl Store {
             }
             !matches
         });
-        let removed = removing.into_inner();
+        let mut removed = removing.into_inner();
+        if let Some(disk) = &self.disk {
+            // Those that were in memory too have been counted.
+            let known = removed;
+            removed = known.max(disk.purge(purge).len());
+        }
         self.counts.purged(removed as u64);
         removed
     }
@@ -247,6 +308,14 @@ impl Store {
         listed.truncate(most);
         listed
     }
+}
+
+/// The state of the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskFigures {
+    pub files: u64,
+    pub bytes: u64,
+    pub skipped: u64,
 }
 
 /// A kept resource in a list.

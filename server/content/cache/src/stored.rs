@@ -138,6 +138,20 @@ pub(crate) struct Stored {
     pub(crate) hits: AtomicU64,
 }
 
+/// What a response is made of, for a file.
+pub(crate) struct StoredParts {
+    pub(crate) status: u16,
+    pub(crate) fields: Fields,
+    pub(crate) body: Bytes,
+    pub(crate) lifetime: Duration,
+    pub(crate) initial_age: Duration,
+    pub(crate) since: SystemTime,
+    pub(crate) selection: Selection,
+    pub(crate) rules: Rules,
+    pub(crate) tags: Box<[Box<[u8]>]>,
+    pub(crate) took: Duration,
+}
+
 /// Times of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
@@ -204,6 +218,41 @@ impl Stored {
         merged.retain(|name, _| !is_new(name));
         update.iter().filter(|(name, _)| is_new(name)).for_each(|(name, value)| merged.push(name, value));
         merged
+    }
+
+    pub(crate) fn parts(&self) -> StoredParts {
+        StoredParts {
+            status: self.status,
+            fields: self.head.fields(),
+            body: self.body.clone(),
+            lifetime: self.lifetime,
+            initial_age: self.initial_age,
+            since: self.since,
+            selection: self.selection.clone(),
+            rules: self.rules,
+            tags: self.tags.clone(),
+            took: self.took,
+        }
+    }
+
+    /// Returns a response that another process has kept. Its age is that of the clock on the wall.
+    pub(crate) fn from_parts(parts: StoredParts) -> Stored {
+        let resident = SystemTime::now().duration_since(parts.since).unwrap_or(Duration::ZERO);
+        Stored {
+            status: parts.status,
+            head: Head::new(&parts.fields),
+            body: parts.body,
+            forms: Arc::default(),
+            lifetime: parts.lifetime,
+            initial_age: parts.initial_age + resident,
+            arrived: Instant::now(),
+            since: SystemTime::now(),
+            selection: parts.selection,
+            rules: parts.rules,
+            tags: parts.tags,
+            took: parts.took,
+            hits: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn age(&self, now: Instant) -> Duration {

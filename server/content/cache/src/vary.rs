@@ -66,6 +66,14 @@ impl Selection {
             .all(|(name, value)| normal(name, request).as_deref() == value.as_deref() || is_wanted(name))
     }
 
+    pub(crate) fn from_pairs(pairs: Vec<(Box<[u8]>, Option<Box<[u8]>>)>) -> Selection {
+        Selection { pairs: pairs.into() }
+    }
+
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.pairs.iter().map(|(name, value)| (&**name, value.as_deref()))
+    }
+
     /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let of = |(name, value): &(Box<[u8]>, Option<Box<[u8]>>)| {

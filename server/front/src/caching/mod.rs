@@ -5,6 +5,7 @@ mod purges;
 pub(crate) use purges::SharedPurges;
 
 use crate::content::App;
+use crate::error_log::ErrorLog;
 use cache::{Listed, Origin, Policy, Purge, RouteCount, Store};
 use control::cache::PurgeOrder;
 use handler::{Exchange, Handler as _, Response};
@@ -17,8 +18,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Creates the store; `None` if the cache is off.
-pub(crate) fn store(settings: &Settings) -> Option<Arc<Store>> {
-    settings.cache.memory.map(|memory| Store::new(memory, policy(settings)))
+///
+/// # Errors
+/// `cache.disk` cannot be used.
+pub(crate) fn store(settings: &Settings, log: &Arc<ErrorLog>) -> Result<Option<Arc<Store>>, String> {
+    let Some(memory) = settings.cache.memory else { return Ok(None) };
+    let policy = policy(settings);
+    let Some(folder) = &settings.cache.disk else { return Ok(Some(Store::new(memory, policy))) };
+    let log = log.clone();
+    let log = Box::new(move |what: &str| log.write(what));
+    Store::with_disk(memory, policy, folder, settings.cache.disk_size, log).map(Some)
 }
 
 /// Returns the settings of the cache.
@@ -56,6 +65,9 @@ pub(crate) fn snapshot(store: &Store) -> CacheSnapshot {
         evicted: store.evicted(),
         purged: counts.purges(),
         invalidated: counts.invalidations(),
+        disk_files: store.disk().map(|disk| disk.files),
+        disk_bytes: store.disk().map(|disk| disk.bytes),
+        disk_skipped: store.disk().map(|disk| disk.skipped),
         refused: counts
             .refusals()
             .map(|(reason, count)| CacheRefusal { reason: reason.to_owned(), count })

@@ -83,7 +83,12 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         },
         reload: fresh.reload,
         compression: fresh.compression,
-        cache: Cache { memory: now.cache.memory, ..fresh.cache },
+        cache: Cache {
+            memory: now.cache.memory,
+            disk: now.cache.disk.clone(),
+            disk_size: now.cache.disk_size,
+            ..fresh.cache
+        },
         files: fresh.files,
         sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },

@@ -57,7 +57,7 @@ impl Threads {
         let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
         let error = logs.error.clone();
         let ledger = Arc::new(Ledger::new(Box::new(move |what| error.write(what))));
-        let store = caching::store(&settings);
+        let store = caching::store(&settings, &logs.error)?;
         let mut threads =
             Threads { listeners, recorders, handlers, ledger, store, phase, drained, ended: Some(ended) };
         for index in 0..settings.front_threads as u16 {

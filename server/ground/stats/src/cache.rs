@@ -33,6 +33,13 @@ figures! {
         /// Resources that were removed by a request with an unsafe method.
         invalidated: u64 =
             counter("firebrick_cache_invalidated"; "Resources that were removed by a request with an unsafe method"),
+        /// Files of `cache.disk`; null without it, as the next two.
+        disk_files: Option<u64> = gauge("firebrick_cache_disk_files"; "Files of kept responses"),
+        /// The bytes of these files.
+        disk_bytes: Option<u64> = gauge("firebrick_cache_disk_bytes"; "Bytes of the files of kept responses"),
+        /// Responses that were not written because the disk was behind.
+        disk_skipped: Option<u64> =
+            counter("firebrick_cache_disk_skipped"; "Responses that were not written because the disk was behind"),
         /// Responses that were not kept, by reason.
         refused: Vec<CacheRefusal> = part,
     }

@@ -1,12 +1,14 @@
 //! The cache of responses.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::entry::{Category, bare, long};
 use super::section::section;
+use crate::kind::Completion;
 use crate::kind::numbers::{Period, Size};
-use crate::kind::texts::{Choice, Switch};
-use crate::kind::wrappers::OrOff;
+use crate::kind::texts::{Choice, Path, Switch};
+use crate::kind::wrappers::{Maybe, OrOff};
 
 /// What a reload does to kept responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,21 @@ section! { Category::Cache;
         default: "1MiB",
         reloadable: true,
         known_as: &["max_cache_item_size", "max_cacheable_body_bytes"],
+    }
+    /// Folder that kept responses are written to, too
+    disk: Option<PathBuf> = Maybe(Path(Completion::Directory)), {
+        key: "cache.disk",
+        flags: &[long("cache-disk", "DIR")],
+        default_shown: Some("none: memory only"),
+        more: "The folder is created if it is missing. What it keeps survives restarts and upgrades, and what memory has no room for is read \
+               from it.",
+        known_as: &["proxy_cache_dir"],
+    }
+    /// Most bytes of files in that folder
+    disk_size: u64 = Size { min: 1 << 20, max: 1 << 50 }, {
+        key: "cache.disk_size",
+        flags: &[long("cache-disk-size", "SIZE")],
+        default: "1GiB",
     }
     /// What a reload does to kept responses: keep or empty
     on_reload: OnReload = Choice(&[("keep", OnReload::Keep), ("empty", OnReload::Empty)]), {

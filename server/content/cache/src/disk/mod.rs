@@ -1,0 +1,289 @@
+//! Kept responses in a folder, for a cache that is larger than memory and survives a restart.
+//!
+//! Contract:
+//! 1. A thread of its own writes and deletes; no event loop waits for the disk. When it is behind, responses are not written.
+//! 2. A file is whole or absent: it is written beside its place, and renamed. A file that is damaged, or has another key, counts as absent.
+//! 3. The files take at most `limit` bytes; the least used ones are deleted. An index in memory knows their keys and tags, 100 to 200 bytes each.
+//! 4. [`Disk::purge`] returns when the files are gone.
+//! 5. If the folder cannot be used, the error names it; a write that fails is logged once, and the cache goes on in memory.
+
+mod format;
+
+use crate::purge::Purge;
+use crate::store::Resource;
+use crate::stored::Stored;
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+/// Orders that wait for the thread. With bodies of 30 KB these are 8 MB.
+const MOST_ORDERS: usize = 256;
+
+/// The expected size of a file, in bytes.
+const TYPICAL: u64 = 32 << 10;
+
+/// A file in the index.
+#[derive(Debug, Clone)]
+struct Entry {
+    bytes: u64,
+    tags: Arc<[Box<[u8]>]>,
+}
+
+#[derive(Debug, Clone)]
+struct ByBytes;
+
+impl Weighter<Box<[u8]>, Entry> for ByBytes {
+    fn weight(&self, _: &Box<[u8]>, entry: &Entry) -> u64 {
+        entry.bytes
+    }
+}
+
+/// Deletes the files of entries that had to make room.
+#[derive(Clone)]
+struct Evictions {
+    folder: Arc<Path>,
+}
+
+impl Lifecycle<Box<[u8]>, Entry> for Evictions {
+    type RequestState = ();
+
+    fn begin_request(&self) -> Self::RequestState {}
+
+    // Runs on the thread that writes, which alone makes room.
+    fn on_evict(&self, (): &mut (), key: Box<[u8]>, _: Entry) {
+        let _ = fs::remove_file(path_of(&self.folder, &key));
+    }
+}
+
+enum Order {
+    Write(Box<[u8]>, Arc<Resource>),
+    Delete(Box<[u8]>),
+}
+
+/// The folder of a cache.
+pub(crate) struct Disk {
+    folder: Arc<Path>,
+    index: Arc<Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>>,
+    orders: SyncSender<Order>,
+    skipped: AtomicU64,
+}
+
+/// Writes a line to the log.
+type Log = Box<dyn Fn(&str) + Send>;
+
+impl Disk {
+    /// Opens the folder, created if it is missing, and reads its index on the thread that serves it from then on.
+    ///
+    /// # Errors
+    /// The folder cannot be created or written to.
+    pub(crate) fn open(folder: &Path, limit: u64, log: Log) -> Result<Disk, String> {
+        let failed = |error: io::Error| format!("cache.disk: {}: {error}", folder.display());
+        // Responses may be for clients of this server only: for its own user.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let probe = folder.join(format!("probe.{}", std::process::id()));
+        File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
+        let folder: Arc<Path> = folder.into();
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(
+                usize::try_from(limit / TYPICAL).unwrap_or(usize::MAX).clamp(64, 1 << 20),
+            )
+            .weight_capacity(limit)
+            .shards(1)
+            .build()
+            .expect("capacity and weight are set");
+        let evictions = Evictions { folder: folder.clone() };
+        let index = Arc::new(Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), evictions));
+        let (orders, taken) = sync_channel(MOST_ORDERS);
+        let writer =
+            Writer { folder: folder.clone(), index: index.clone(), log, failed: AtomicBool::new(false) };
+        std::thread::Builder::new()
+            .name("cache-disk".to_owned())
+            .spawn(move || writer.run(&taken))
+            .map_err(|error| format!("cache.disk: its thread cannot be started: {error}"))?;
+        Ok(Disk { folder, index, orders, skipped: AtomicU64::new(0) })
+    }
+
+    /// Writes a resource soon.
+    pub(crate) fn put(&self, key: &[u8], resource: Arc<Resource>) {
+        self.order(Order::Write(key.into(), resource));
+    }
+
+    /// Deletes a resource soon. Whoever asks meanwhile does not find it.
+    pub(crate) fn remove(&self, key: &[u8]) -> bool {
+        let known = self.index.remove(key).is_some();
+        // Also unknown ones: the order to write it may be waiting.
+        self.order(Order::Delete(key.into()));
+        known
+    }
+
+    fn order(&self, order: Order) {
+        match self.orders.try_send(order) {
+            Ok(()) => {}
+            // The file of a resource that was to be deleted must not come back.
+            Err(TrySendError::Full(Order::Delete(key)) | TrySendError::Disconnected(Order::Delete(key))) => {
+                let _ = fs::remove_file(path_of(&self.folder, &key));
+            }
+            Err(_) => {
+                self.skipped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns whether the folder has a file for the key.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.index.peek(key).is_some()
+    }
+
+    /// Reads a resource. Blocks.
+    pub(crate) fn load(&self, key: &[u8]) -> Option<Vec<Stored>> {
+        // Counts the use.
+        self.index.get(key)?;
+        let read = read(&path_of(&self.folder, key)).filter(|(known, _)| **known == *key);
+        if read.is_none() {
+            self.index.remove(key);
+        }
+        read.map(|(_, variants)| variants)
+    }
+
+    /// Deletes what is purged. Returns the keys.
+    pub(crate) fn purge(&self, purge: &Purge) -> Vec<Box<[u8]>> {
+        let matching = self.index.iter().filter(|(key, entry)| purge.matches(key, || entry.tags.iter()));
+        let keys: Vec<Box<[u8]>> = matching.map(|(key, _)| key).collect();
+        for key in &keys {
+            self.index.remove(key);
+            let _ = fs::remove_file(path_of(&self.folder, key));
+            // An order to write it may be waiting.
+            self.order(Order::Delete(key.clone()));
+        }
+        keys
+    }
+
+    /// Returns the number of bytes of the files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.index.weight()
+    }
+
+    /// Returns the number of files.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Returns the number of responses that were not written because the disk was behind.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    folder: Arc<Path>,
+    index: Arc<Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>>,
+    log: Log,
+    failed: AtomicBool,
+}
+
+impl Writer {
+    fn run(&self, orders: &Receiver<Order>) {
+        self.scan();
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Write(key, resource) => match self.write(&key, &resource) {
+                    Ok(()) => self.failed.store(false, Ordering::Relaxed),
+                    Err(error) => self.complain(&error),
+                },
+                Order::Delete(key) => {
+                    self.index.remove(&key);
+                    let _ = fs::remove_file(path_of(&self.folder, &key));
+                }
+            }
+        }
+    }
+
+    fn complain(&self, error: &io::Error) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            let folder = self.folder.display();
+            (self.log)(&format!(
+                "cache: responses cannot be written to {folder}: {error}; they are kept in memory only"
+            ));
+        }
+    }
+
+    fn write(&self, key: &[u8], resource: &Resource) -> io::Result<()> {
+        let bytes = format::write(key, resource.variants.iter().map(|stored| &**stored));
+        let path = path_of(&self.folder, key);
+        let beside = path.with_extension(format!("tmp.{}", std::process::id()));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let written = File::create(&beside)
+            .and_then(|mut file| file.write_all(&bytes))
+            .and_then(|()| fs::rename(&beside, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&beside);
+            return Err(error);
+        }
+        let tags = resource.variants.iter().flat_map(|stored| stored.tags.iter().cloned()).collect();
+        self.index.insert(key.into(), Entry { bytes: bytes.len() as u64, tags });
+        Ok(())
+    }
+
+    /// Fills the index with the files of an earlier process. Deletes what is not one of them.
+    fn scan(&self) {
+        let folders = entries(&self.folder).filter(|path| path.is_dir());
+        for path in folders.flat_map(|folder| entries(&folder)) {
+            match read(&path) {
+                Some((key, variants)) if path == path_of(&self.folder, &key) => {
+                    let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                    let tags = variants.iter().flat_map(|stored| stored.tags.iter().cloned()).collect();
+                    // One that was written meanwhile is newer.
+                    if self.index.peek(&key).is_none() {
+                        self.index.insert(key, Entry { bytes, tags });
+                    }
+                }
+                _ if is_ours(&path) => _ = fs::remove_file(&path),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The longest file that is read, in bytes: 32 variants of the longest body that settings allow would be longer, and are not kept on disk.
+const LONGEST: u64 = 1 << 30;
+
+fn read(path: &Path) -> Option<(Box<[u8]>, Vec<Stored>)> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    format::read(&Bytes::from(bytes))
+}
+
+/// Returns the path of a key's file: two digits of its digest, then the others.
+fn path_of(folder: &Path, key: &[u8]) -> PathBuf {
+    let mut name = String::with_capacity(64);
+    for byte in Sha256::digest(key).iter().take(20) {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    folder.join(&name[..2]).join(&name[2..])
+}
+
+/// Returns whether a file has a name that this module gives, also while it is written. Nothing else in the folder is touched.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (digits, rest) = name.split_at_checked(38).unwrap_or((name, ""));
+    digits.len() == 38
+        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && (rest.is_empty() || rest.starts_with(".tmp."))
+}
