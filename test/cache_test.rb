@@ -248,7 +248,7 @@ class CacheTest < Case
       before = pages.to_h { |path| [path, body(path, to: first)] }
       wait_until("the files") { first.stats.dig("cache", "disk_files") == pages.size }
       first.command_line("cache", "purge", pages[0], "--dir", first.dir)
-      stop(first)
+      assert_empty first.finish
       damaged = Dir[File.join(folder, "??", "*")].first
       File.binwrite(damaged, File.binread(damaged).sub("page", "PAGE"))
       File.write(File.join(folder, "notes.txt"), "mine")
