@@ -5,6 +5,7 @@
 require "net/http"
 require "support/case"
 require "support/ruby_program"
+require "support/web_socket"
 
 ENV.update(RubyProgram.environment)
 $LOAD_PATH.unshift(RubyProgram::LIB) unless $LOAD_PATH.include?(RubyProgram::LIB)
@@ -242,6 +243,19 @@ class AttachedTest < Case
       [200, {}, []]
     end
     assert_equal "hijacked", get("/", to: to(server)).body
+  end
+
+  it "switches to a protocol of Rack 3.1, over HTTP/1.1 and HTTP/2" do
+    server = serve(bind: "tcp://127.0.0.1:0?h2c=true") do |env|
+      [200, { "rack.protocol" => env["rack.protocol"].last }, ->(io) { io.write("#{env['SERVER_PROTOCOL']} #{io.readpartial(100)}") && io.close }]
+    end
+    WebSocket::KINDS.first(2).each do |version, kind|
+      socket = kind.new(to(server), "/")
+      assert_predicate socket, :accepted?, version
+      socket.write("hello")
+      assert_equal "#{version} hello", socket.read_to_end
+      socket.close
+    end
   end
 
   # Returns a backend whose responses never end, and the requests that it has received.

@@ -4,11 +4,13 @@
 
 require "net/http"
 require "support/browser_case"
+require "support/certificates"
 require "support/rails_app"
 require "support/redis_server"
 
 class RailsCableTest < BrowserCase
   include RedisServer
+  include Certificates
 
   def setup
     super
@@ -24,6 +26,15 @@ class RailsCableTest < BrowserCase
       page.goto(own.url("/cable_page"))
       page.wait("connected == 1", within: 60)
     end
+  end
+
+  # A browser of its own, which accepts this key's certificate.
+  def with_browser(key)
+    spki = [OpenSSL::Digest::SHA256.digest(key.public_to_der)].pack("m0")
+    browser = Browser.new(flags: ["--ignore-certificate-errors-spki-list=#{spki}"])
+    yield browser
+  ensure
+    browser&.close
   end
 
   def said(page)
@@ -73,6 +84,34 @@ class RailsCableTest < BrowserCase
 
   it "talks between pages, and again after a reload, within one worker" do
     assert_room(cable(1))
+  end
+
+  it "talks over HTTP/2, on the connection that has served the page" do
+    cert, key = certificate(subject_alt_name: "IP:127.0.0.1", name: "own")
+    files = { "own.pem" => cert.to_pem, "own.key" => key.to_pem,
+              "config/initializers/own_origin.rb" => "Rails.application.config.action_cable.allowed_request_origins = [%r{\\Ahttps://127\\.0\\.0\\.1:\\d+\\z}]\n" }
+    own = start(workers: 1, binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"], args: ["--no-http3"],
+                **RailsApp.options(files:, settings: { reload: { watch: "0s", keep: "0s" } }))
+    with_browser(key) do |browser|
+      pages = Array.new(2) do
+        browser.page.tap do |page|
+          page.goto(own.url("/cable_page"))
+          page.wait("connected == 1", within: 60)
+        end
+      end
+      protocols = pages.map { |page| page.evaluate("performance.getEntriesByType('navigation')[0].nextHopProtocol") }
+      assert_equal %w[h2 h2], protocols
+      pages.first.evaluate("room.perform('say', { text: 'over HTTP/2' })")
+      pages.each { |page| page.wait("received.some(one => one.said == 'over HTTP/2')", within: 30) }
+      assert_equal 0, own.command_line("reload", own.dir).last
+      pages.each do |page|
+        page.wait("closes.length == 1", within: 30)
+        assert_equal [1012], page.evaluate("closes")
+        page.wait("connected == 2", within: 90)
+      end
+      # A page has one connection of HTTP/2, perhaps one more that it opened ahead; each WebSocket of HTTP/1.1 would have one of its own.
+      assert_operator own.stats.dig("connections", "accepted"), :<=, 4
+    end
   end
 
   it "sends pings, and refuses what is no subscription and another origin" do

@@ -257,6 +257,28 @@ class WebsocketTest < TlsCase
     end
   end
 
+  it "runs a library that hijacks (websocket-driver), over all versions, between visitors" do
+    skip "websocket-driver is not installed" unless system("ruby", "-rwebsocket/driver", "-e", "", err: File::NULL)
+    files = pair("own", "localhost", "127.0.0.1")
+    folder = File.join(Server::ROOT, "examples/websocket-chat")
+    Dir.children(folder).each { |name| files[name] = File.read(File.join(folder, name)) if File.file?(File.join(folder, name)) }
+    own = start(files:, binds: WebSocket::BINDS, threads: "1:2")
+    sockets = WebSocket::VERSIONS.first(QuicGo.client ? 3 : 2).to_h { |version| [version, open_socket(version, own, "/chat")] }
+    sockets.each { |version, socket| assert_predicate socket, :accepted?, version }
+    heard = ->(socket) { JSON.parse(socket.read_exactly(socket.read_exactly(2).getbyte(1) & 127)) }
+    sockets.each_value { |socket| nil until heard.call(socket)["visitors"] == sockets.size }
+    sockets.each do |version, socket|
+      socket.write(WebSocket.frame("I am #{version}"))
+      sockets.each_value { |other| assert_equal "I am #{version}", heard.call(other)["text"] }
+    end
+    sockets.each_value do |socket|
+      socket.write(WebSocket.frame([1000].pack("n"), opcode: 8))
+      rest = socket.read_to_end
+      assert_includes rest, "\x88\x02\x03\xE8".b
+      socket.close
+    end
+  end
+
   it "offers nothing to requests that ask for nothing" do
     own = everything
     ["/plain", "/again"].each do |path|

@@ -211,3 +211,133 @@ impl BodyStream for RawBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handler::Departure;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    /// An app's end whose bytes come in given pieces, and then end.
+    struct Pieces(RefCell<VecDeque<Vec<u8>>>);
+
+    impl TunnelEnd for Pieces {
+        fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Ready(())
+        }
+
+        fn poll_writable(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            let mut pieces = self.0.borrow_mut();
+            let Some(piece) = pieces.front_mut() else { return Ok(0) };
+            let n = piece.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&piece[..n]);
+            piece.drain(..n);
+            if piece.is_empty() {
+                pieces.pop_front();
+            }
+            Ok(n)
+        }
+
+        fn try_write(&self, _: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::WouldBlock.into())
+        }
+
+        fn end_writing(&self) {}
+    }
+
+    struct Stays;
+
+    impl Client for Stays {
+        fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+            Poll::Pending
+        }
+
+        fn interim(&self, _: u16, _: &Fields) {}
+    }
+
+    /// The status, the fields, and everything behind the head; or the failure.
+    fn read(bytes: &[u8], cut: usize) -> Result<(u16, Vec<Vec<u8>>, Vec<u8>), String> {
+        let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
+        let io = Box::new(Pieces(RefCell::new(pieces)));
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(read) = pin!(response(io, &Stays)).poll(&mut cx) else {
+            panic!("nothing to wait for")
+        };
+        let response = read.map_err(|failure| failure.reason.into_owned())?;
+        let fields = response.fields.iter().map(|(name, value)| [name, value].join(&b':')).collect();
+        let mut behind = Vec::new();
+        match response.body {
+            Body::Tunnel { io, raw: false } => {
+                let mut buffer = [0; 7];
+                while let Ok(n @ 1..) = io.try_read(&mut buffer) {
+                    behind.extend_from_slice(&buffer[..n]);
+                }
+            }
+            Body::Stream(mut stream) => loop {
+                match stream.poll_chunk(&mut cx) {
+                    Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => behind.extend_from_slice(&bytes),
+                    Poll::Ready(Some(Err(failure))) => return Err(failure.reason.into_owned()),
+                    _ => break,
+                }
+            },
+            _ => panic!("another body"),
+        }
+        Ok((response.status, fields, behind))
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_kept_to() {
+        for (text, expected) in [
+            ("HTTP/1.1 403 x\r\nContent-Length: 3\r\n\r\nabcdef", Ok("abc")),
+            ("HTTP/1.1 403 x\r\nContent-Length: 0\r\n\r\nabcdef", Ok("")),
+            ("HTTP/1.1 403 x\r\n\r\nabcdef", Ok("abcdef")),
+            ("HTTP/1.1 403 x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nd", Ok("abc")),
+            ("HTTP/1.1 403 x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Err("inside the body")),
+            ("HTTP/1.1 403 x\r\nTransfer-Encoding: chunked\r\n\r\nx", Err("a malformed chunk")),
+            ("HTTP/1.1 103 x\r\nA: b\r\n\r\nHTTP/1.1 101 x\r\nUpgrade: y\r\n\r\nframes", Ok("frames")),
+            ("", Err("before it")),
+            ("HTTP/1.1 101 x\r\n", Err("inside the head")),
+            ("HTTP/2 200\r\n\r\n", Err("are not those of an HTTP/1 response")),
+        ] {
+            match (read(text.as_bytes(), 1000), expected) {
+                (Ok((_, _, behind)), Ok(expected)) => assert_eq!(behind, expected.as_bytes(), "{text:?}"),
+                (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{text:?}: {reason}"),
+                (found, _) => panic!("{text:?}: {found:?}"),
+            }
+        }
+        let many = "HTTP/1.1 100 x\r\n\r\n".repeat(66);
+        assert!(read(many.as_bytes(), 1000).is_err_and(|reason| reason.contains("more than 64")));
+        let long = format!("HTTP/1.1 101 x\r\nA: {}\r\n\r\n", "x".repeat(MAX_HEAD));
+        assert!(read(long.as_bytes(), 1000).is_err());
+    }
+
+    proptest! {
+        /// However the bytes are split, the response is the same.
+        #[test]
+        fn any_split_gives_the_same(
+            lines in prop::collection::vec(prop::sample::select(vec![
+                "HTTP/1.1 101 x", "HTTP/1.1 100 x", "HTTP/1.0 403 no", "Upgrade: websocket", "Content-Length: 4",
+                "Transfer-Encoding: chunked", "", "3\r\nabc", "0", "frames", "\0",
+            ]), 0..12),
+            cut in 1usize..30,
+        ) {
+            let text = lines.join("\r\n");
+            let (whole, split) = (read(text.as_bytes(), 10_000), read(text.as_bytes(), cut));
+            // Where the bytes end decides which mistake is noticed first.
+            prop_assert_eq!(whole.clone().ok(), split.clone().ok(), "{:?} {:?}", whole, split);
+        }
+
+        #[test]
+        fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50) {
+            let _ = read(&[b"HTTP/1.1 101 ", &bytes[..]].concat(), cut);
+            let _ = read(&bytes, cut);
+        }
+    }
+}

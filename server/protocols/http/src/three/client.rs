@@ -10,7 +10,7 @@ use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
 use bytes::{Bytes, BytesMut};
-use fieldcode::Priority;
+use fieldcode::{Flood, Priority};
 use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http3::Code;
@@ -139,6 +139,11 @@ impl StreamClient {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Returns a unit of a budget to the connection.
+    pub(super) fn earn(&self, kind: Flood) {
+        self.hub.budget.borrow_mut().earn(kind, 1);
     }
 
     /// Counts the stream as a tunnel until the guard is dropped.

@@ -10,6 +10,7 @@ use super::body::{Sender, Unsendable};
 use super::client::StreamClient;
 use crate::context::Shared;
 use crate::message::Sent;
+use fieldcode::Flood;
 use handler::Client;
 use http3::data_header;
 use net::TunnelEnd;
@@ -107,6 +108,8 @@ async fn pass_down(
             return Ok(());
         };
         sender.write(frame.into()).await?;
+        // The messages of a WebSocket are often small, and one that the app answers is no flood.
+        sender.client.earn(Flood::SmallData);
         sent.body_bytes += len as u64;
     }
 }

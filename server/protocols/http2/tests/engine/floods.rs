@@ -1,6 +1,7 @@
 //! Tests that actions which are cheap for a client and costly for the server are limited, and that each flood has its name.
 
 use crate::support::*;
+use handler::Fields;
 use http2::{ErrorCode, Flood, Limits};
 use std::time::Duration;
 
@@ -116,6 +117,31 @@ fn small_data() {
         client.send(&frame(0, 8, 1, &[&[200][..], &[0; 200]].concat()))
     });
     assert!(n <= 100);
+}
+
+/// The messages of a WebSocket may be small. Those that the app answers are no flood, the others are one beyond the usual budget.
+#[test]
+fn small_messages_of_a_websocket() {
+    let connect = [&[(":method", "CONNECT"), (":protocol", "websocket")][..], &GET[1..]].concat();
+    for answered in [true, false] {
+        let mut client = Client::new();
+        client.headers(1, 4, &connect);
+        let stream = client.streams[0];
+        assert!(client.server.head(stream, 200, &Fields::default(), DATE, None, false));
+        let mut sent = 0;
+        while client.result.is_ok() && sent < 50_000 {
+            client.data(1, false, b"x");
+            client.server.credit(stream, 1);
+            if answered {
+                assert!(client.server.data(stream, b"y"[..].into(), false).is_empty());
+                client.window(1, 1);
+                client.window(0, 1);
+            }
+            client.frames();
+            sent += 1;
+        }
+        assert_eq!(client.result.is_ok(), answered, "{sent}");
+    }
 }
 
 #[test]
