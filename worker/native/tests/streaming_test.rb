@@ -211,6 +211,39 @@ class StreamingTest < Case
     end
   end
 
+  # Of all requests that share their connection, only those that offer to switch can take it over.
+  def test_the_offer_to_switch
+    offer = { switch: true, fields: [%w[Host x], %w[Connection upgrade], ["Upgrade", "chat/1, websocket"], %w[upgrade x]] }
+    text = '[200, {}, [[env["rack.protocol"], env["rack.hijack?"], env.key?("rack.hijack")].inspect]]'
+    serve(app(text), threads: [1, 1]) do |worker|
+      [11, 20, 30, 20, 11].each do |version|
+        offered = ["chat/1", "websocket", "x"]
+        assert_equal [offered, true, true].inspect, worker.get("/", **offer, version: version)[2]
+        assert_equal [nil, version < 20, version < 20].inspect, worker.get("/", version: version)[2]
+      end
+    end
+  end
+
+  def test_the_protocol_of_a_response
+    text = <<~'RUBY'
+      headers = { "rack.protocol" => "WebSocket", "content-length" => "5", "x" => "y" }
+      [200, headers, ->(io) { io << io.gets; io.close }]
+    RUBY
+    serve(app(text)) do |worker|
+      fields = [%w[Host x], %w[Connection upgrade], %w[Upgrade websocket], ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="]]
+      id = worker.start(switch: true, fields: fields)
+      socket, head = stream_of(worker, id)
+      expected = [%w[x y], ["sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="], %w[upgrade websocket], %w[connection upgrade]]
+      assert_equal [101, expected, ""], head
+      socket << "ping\n"
+      assert_equal "ping\n", socket.read
+      worker.take_for(id, :end)
+      # A protocol that was not offered.
+      assert_equal 500, worker.get("/", switch: true, fields: [%w[Upgrade chat]])[0]
+      assert_equal 500, worker.get("/")[0]
+    end
+  end
+
   def test_a_hijack_before_an_exception
     serve(app('env["rack.hijack"].call; raise "boom"')) do |worker|
       id = worker.start

@@ -2,7 +2,7 @@
 
 # A second, simple implementation of the frames of docs/internals/wire.md, with which the worker's own is compared.
 module Wire
-  VERSION = 8
+  VERSION = 9
   KINDS = {
     request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, lend: 0x05, resume: 0x06, promote: 0x07, collect: 0x08, input: 0x09, response: 0x81, body: 0x82, end: 0x83,
     interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a, traces: 0x8b,
@@ -61,6 +61,7 @@ module Wire
 
   DEFAULTS = {
     method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil, measure: false,
+    switch: false,
     remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80",
     # A time in the far future: the request counts as not queued.
     asked_us: 1 << 62
@@ -79,7 +80,7 @@ module Wire
              [0, 1][given[:body].to_s.empty? ? 0 : 1]
            end
     [
-      given[:version], given[:https] ? 1 : 0, body, given[:measure] ? 1 : 0, given[:fields].length, given[:remote_port],
+      given[:version], given[:https] ? 1 : 0, body, (given[:measure] ? 1 : 0) | (given[:switch] ? 2 : 0), given[:fields].length, given[:remote_port],
       given[:asked_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]
     ].pack("CCCCvvQ<Q<Ca*")
   end

@@ -288,7 +288,7 @@ async fn respond(
 }
 
 fn is_tunnel(response: &Response) -> bool {
-    matches!(response.body, Body::Tunnel { raw: false, .. })
+    response.status == 200 && matches!(response.body, Body::Tunnel { raw: false, .. })
 }
 
 /// Returns whether a body needs more than a few packets.

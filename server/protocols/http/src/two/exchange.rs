@@ -108,17 +108,16 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let Some(request) = slot.outcome.request.take() else { return };
         let trace: Rc<Trace> = slot.outcome.trace.clone();
-        let opening = OpeningHandshake::of(&request);
-        let client = slot.client.clone();
+        let opening = OpeningHandshake::of(&request).map(|opening| (opening, slot.client.clone()));
         let exchange = Exchange {
             request: Lent::new(request, trace.clone()),
             incoming: slot.client.incoming(&hub),
-            client: client.clone(),
+            client: slot.client.clone(),
             trace,
         };
         slot.state = State::Handling(match opening {
             None => Box::pin(async move { context.handler.handle(exchange).await }),
-            Some(opening) => Box::pin(async move {
+            Some((opening, client)) => Box::pin(async move {
                 let response = context.handler.handle(exchange).await;
                 opening.finish(response, &*client).await
             }),
