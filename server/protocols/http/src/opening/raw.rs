@@ -262,8 +262,10 @@ mod tests {
         fn interim(&self, _: u16, _: &Fields) {}
     }
 
-    /// The status, the fields, and everything behind the head; or the failure.
-    fn read(bytes: &[u8], cut: usize) -> Result<(u16, Vec<Vec<u8>>, Vec<u8>), String> {
+    /// The status, the fields, and everything behind the head.
+    type Seen = (u16, Vec<Vec<u8>>, Vec<u8>);
+
+    fn read(bytes: &[u8], cut: usize) -> Result<Seen, String> {
         let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
         let io = Box::new(Pieces(RefCell::new(pieces)));
         let mut cx = Context::from_waker(Waker::noop());

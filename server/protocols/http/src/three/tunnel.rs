@@ -102,34 +102,40 @@ async fn pass_down(
     loop {
         let shared = sender.shared.clone();
         let frame = poll_fn(|cx| poll_frame(io, &shared, cx)).await.map_err(|_| Unsendable)?;
-        let Some((frame, len)) = frame else {
+        let Some(DataFrame { text, len }) = frame else {
             finished.set(true);
             let _ = sender.stream.finish();
             return Ok(());
         };
-        sender.write(frame.into()).await?;
+        sender.write(text.into()).await?;
         // The messages of a WebSocket are often small, and one that the app answers is no flood.
         sender.client.earn(Flood::SmallData);
         sent.body_bytes += len as u64;
     }
 }
 
-/// Reads once, and returns a DATA frame with the number of its bytes; `None` at the end.
+/// A DATA frame, and the length of its payload.
+struct DataFrame {
+    text: Vec<u8>,
+    len: usize,
+}
+
+/// Reads once, and returns the bytes as a frame; `None` at the end.
 fn poll_frame(
     io: &dyn TunnelEnd,
     shared: &Shared,
     cx: &mut Context<'_>,
-) -> Poll<io::Result<Option<(Vec<u8>, usize)>>> {
+) -> Poll<io::Result<Option<DataFrame>>> {
     loop {
         ready!(io.poll_readable(cx));
         let mut scratch = shared.scratch.borrow_mut();
         match io.try_read(&mut scratch[..READ]) {
             Ok(0) => return Poll::Ready(Ok(None)),
             Ok(n) => {
-                let mut frame = Vec::with_capacity(n + FRAME);
-                data_header(&mut frame, n as u64);
-                frame.extend_from_slice(&scratch[..n]);
-                return Poll::Ready(Ok(Some((frame, n))));
+                let mut text = Vec::with_capacity(n + FRAME);
+                data_header(&mut text, n as u64);
+                text.extend_from_slice(&scratch[..n]);
+                return Poll::Ready(Ok(Some(DataFrame { text, len: n })));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Poll::Ready(Err(error)),
