@@ -55,8 +55,8 @@ class MaintenanceTest < Case
     assert_equal [503, "application/json"], [response.status, response["content-type"]]
     assert_equal({ "status" => 503, "error" => "Service Unavailable", "message" => "Moving \"house\"" }, JSON.parse(response.body))
     assert_match(/Accept/i, response["vary"])
-    assert_match(/text\/html/, get("/", to: own, headers: { "Accept" => "text/html,application/json;q=0.9" })["content-type"])
-    assert_match(/text\/html/, get("/", to: own, headers: { "Accept" => "*/*" })["content-type"])
+    assert_match(%r{text/html}, get("/", to: own, headers: { "Accept" => "text/html,application/json;q=0.9" })["content-type"])
+    assert_match(%r{text/html}, get("/", to: own, headers: { "Accept" => "*/*" })["content-type"])
   end
 
   it "takes its defaults from the settings, which a reload reads again" do
@@ -101,7 +101,7 @@ class MaintenanceTest < Case
     %w[/livez /readyz].each { |path| assert_status 200, get(path, to: own), path }
     other = start(app: APP, args: probes, settings: { maintenance: { ready: false } })
     assert_maintenance(other, "on")
-    assert_equal [200, 503], %w[/livez /readyz].map { |path| get(path, to: other).status }
+    assert_equal([200, 503], %w[/livez /readyz].map { |path| get(path, to: other).status })
     assert_equal "the server is in maintenance\n", other.control_response("/ready").last
     assert_match(/^ready +no/, assert_maintenance(other))
     assert_maintenance(other, "off")
@@ -120,7 +120,7 @@ class MaintenanceTest < Case
 
   it "stands before handlers on mruby" do
     mruby_only
-    own = start(app: APP, files: { "hello.rb" => "lambda { |env| [200, {}, ['from mruby']] }" }, settings: { routes: { "/hello" => "hello.rb" } })
+    own = start(app: APP, files: { "hello.rb" => "lambda { |env| [200, {}, ['from mruby']] }" }, settings: { routes: { '"/hello"': "hello.rb" } })
     assert_equal "from mruby", get("/hello", to: own).body
     assert_maintenance(own, "on")
     assert_status 503, get("/hello", to: own)
@@ -137,8 +137,8 @@ class MaintenanceTest < Case
     response = connection.read_response
     assert_equal [503, "42"], [response.status, response["retry-after"]]
     %w[2 3].each do |version|
-      out, = own.command_line("bench", "https://127.0.0.1:#{own.port}/", "-k", "--http", version, "-c", "1", "-n", "5", "--json")
-      assert_includes out, "503", "HTTP/#{version}"
+      out, err, code = own.command_line("bench", "https://127.0.0.1:#{own.port}/", "-k", "--http", version, "-c", "1", "-n", "5", "--expect-status", "503", "--expect-body", "Down for maintenance")
+      assert_equal 0, code, "HTTP/#{version}: #{out}#{err}"
     end
     assert_equal 11, maintenance_of(own)["responses"]
   end

@@ -3,14 +3,17 @@
 # `firebrick pause` and `firebrick resume`: requests for the app wait in the front, up to a time and a number.
 
 require "support/case"
+require "support/certificates"
 require "support/http2_client"
 require "support/interrupting"
+require "support/load"
 require "support/upgrading"
 require "io/wait"
 
 class PauseTest < Case
   parallel! slow: true
 
+  include Certificates
   include Upgrading
   include Interrupting
 
@@ -24,19 +27,20 @@ class PauseTest < Case
 
   it "holds requests for the app, and lets them go in order of arrival" do
     own = start(app: APP, threads: "1:1", fibers: 1)
-    get("/first", to: own)
+    # After a slow request, workers get no requests in advance, which they may take in another order.
+    get("/50ms/0", to: own)
     out = assert_pauses(own, "--for", "2m")
     assert_match(/^for 120 s: firebrick resume ends the pause earlier$/, out)
     assert_match(/^paused: 0 requests in flight, 0 waiting$/, out)
     waiting = (1..8).map do |number|
-      send_to(own, "/#{number}").tap { wait_for_waiting(number, on: own) }
+      send_to(own, "/50ms/#{number}").tap { wait_for_waiting(number, on: own) }
     end
     assert_no_response(waiting.first)
-    assert_equal ["GET /first"], served(own), "the app is not called"
+    assert_equal ["GET /50ms/0"], served(own), "the app is not called"
     assert_equal 0, own.stats["queue"]["length"], "they are not in the queue"
     assert_match(/\Aresumed: 8 requests go to the app$/, assert_resumes(own))
     waiting.each { |connection| assert_status 200, connection.read_response("GET") }
-    assert_equal (["first"] + (1..8).to_a).map { |name| "GET /#{name}" }, served(own)
+    assert_equal (0..8).map { |name| "GET /50ms/#{name}" }, served(own)
     assert_equal %w[off 8 0], pause_of(own).values_at("state", "held", "refused").map(&:to_s)
     assert_logged(/paused for 120 s by the control socket/, on: own)
     assert_logged(/the pause has ended, resumed by the control socket: 8 requests go to the app/, on: own)
@@ -183,7 +187,8 @@ class PauseTest < Case
   it "holds uploads within the limits of uploads, and does not lose a byte" do
     own = start(app: APP)
     assert_pauses(own)
-    small, large = "x" * 1000, Random.bytes(3 << 20)
+    small = "x" * 1000
+    large = Random.bytes(3 << 20)
     connections = [small, large].map do |body|
       connect(own).tap { |one| one.write(request("POST", "/echo", {}, body)) }
     end
@@ -193,7 +198,7 @@ class PauseTest < Case
     slow.write("there")
     wait_for_waiting(3, on: own)
     assert_resumes(own)
-    assert_equal [small, large], connections.map { |one| one.read_response("POST").body }
+    assert_equal([small, large], connections.map { |one| one.read_response("POST").body })
     assert_equal "half there", slow.read_response("POST").body
   end
 
@@ -228,6 +233,60 @@ class PauseTest < Case
     assert_equal "GET /late", served(own).last, "it came after the others"
   ensure
     sockets&.each(&:close)
+  end
+
+  it "holds requests over HTTP/3" do
+    cert, key = certificate
+    own = start(app: APP, files: { "own.pem" => cert.to_pem, "own.key" => key.to_pem }, binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+    assert_pauses(own)
+    load = own.begin_command("bench", "https://127.0.0.1:#{own.port}/echo", "-k", "--http", "3", "-c", "2", "-n", "4", "--body", "over QUIC", "--expect-body", "over QUIC")
+    wait_for_waiting(2, on: own)
+    assert_resumes(own)
+    assert_equal 0, load.wait.code, load.output
+    assert_equal 4, served(own).size
+  end
+
+  it "does not let a busy pool delay the others" do
+    own = start(app: APP, threads: "1:1", fibers: 1, settings: { pools: { slow: { paths: ["/gate"], threads: 1 } } })
+    assert_pauses(own)
+    slow = Array.new(40) { send_to(own, "/gate") }
+    quick = Array.new(40) { |number| send_to(own, "/#{number}") }
+    wait_for_waiting(80, on: own)
+    assert_resumes(own)
+    quick.each { |connection| assert_status 200, connection.read_response("GET") }
+    assert_operator pause_of(own)["waiting"], :>, 0, "the others still wait for room"
+    let_go(own)
+    slow.each { |connection| assert_status 200, connection.read_response("GET") }
+    wait_until("the end") { pause_of(own)["state"] == "off" }
+  end
+
+  it "holds requests that fibers serve" do
+    own = start(app: APP, threads: "1:1", fibers: nil, settings: { fibers: 50 })
+    assert_pauses(own)
+    waiting = Array.new(200) { send_to(own, "/50ms") }
+    wait_for_waiting(200, on: own)
+    assert_equal(0, own.stats["workers"].sum { |worker| worker["in_flight"] })
+    assert_resumes(own)
+    waiting.each { |connection| assert_status 200, connection.read_response("GET") }
+  end
+
+  it "loses no request of any client in 30 pauses, while workers die and code is replaced" do
+    own = launch_app(app: APP, workers: 2, threads: "2:2", settings: { reload: { keep: "0s", watch: "0s" } })
+    loads = [true, false].map { |keep| Load.new(own.address, clients: 8, path: "/", keep_alive: keep).start }
+    wait_until("load") { loads.all? { |load| load.completed.size > 50 } }
+    30.times do |number|
+      assert_pauses(own, "--wait")
+      assert_equal(0, own.stats["workers"].sum { |worker| worker["busy_threads"] })
+      Process.kill("KILL", workers_of(own).sample) if number % 10 == 4
+      assert_reloads(own) if number % 10 == 8
+      assert_resumes(own)
+    end
+    so_far = loads.map { |load| load.completed.size }
+    wait_until("more load") { loads.zip(so_far).all? { |load, size| load.completed.size > size + 50 } }
+    loads.each(&:stop)
+    assert_empty loads.flat_map(&:errors)
+    assert_equal [200], loads.flat_map { |load| load.completed.map(&:status) }.uniq
+    assert_equal 0, pause_of(own)["refused"]
   end
 
   it "drops the places of 500 clients that go away" do

@@ -319,7 +319,7 @@ class ProxyForwardingTest < SiteCase
     assert_equal ["select 1", "application/sql"], [response.body, response["accept-query"]]
     assert_equal "again", ask(request("QUERY", "/api/x"), to: own, method: "QUERY").body
     empty = behind.requests.last
-    assert_equal ["QUERY", "0"], [empty.verb, empty["content-length"]]
+    assert_equal %w[QUERY 0], [empty.verb, empty["content-length"]]
   end
 
   it "limits retries when every connection is closed" do

@@ -54,7 +54,7 @@ class QueryTest < Case
   it "reaches the app over HTTP/3" do
     cert, key = certificate
     own = start(app: APP, files: { "own.pem" => cert.to_pem, "own.key" => key.to_pem }, binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
-    words = ["https://127.0.0.1:#{own.port}/", "-k", "--http", "3", "-c", "1", "-n", "3", "-m", "QUERY", "-d", "select 4", "--expect-body", '["QUERY",']
+    words = ["https://127.0.0.1:#{own.port}/", "-k", "--http", "3", "-c", "1", "-n", "3", "-X", "QUERY", "--body", "select 4", "--content-type", "application/sql", "--expect-body", "QUERY.*select 4"]
     out, err, code = own.command_line("bench", *words)
     assert_equal 0, code, out + err
   end

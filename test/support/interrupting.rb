@@ -15,7 +15,7 @@ module Interrupting
       case path
       when "/gate" then File.write("../entered.log", "yes"); sleep 0.01 until File.exist?("../go"); [200, text, ["#{version} opened"]]
       when "/pid" then [200, text, [Process.pid.to_s]]
-      when "/50ms" then sleep 0.05; [200, text, [version]]
+      when %r{\A/50ms} then sleep 0.05; [200, text, [version]]
       when "/echo" then [200, text, [env["rack.input"].read]]
       when "/socket"
         env["rack.hijack"].call
@@ -50,7 +50,7 @@ module Interrupting
   # `firebrick maintenance`: what it printed.
   def assert_maintenance(own, *words)
     action = words.first&.start_with?("-") ? "status" : words.shift
-    out, err, code = own.command_line("maintenance", *[action || "status"], own.dir, *words)
+    out, err, code = own.command_line("maintenance", action || "status", own.dir, *words)
     assert_equal 0, code, -> { "#{out}#{err}#{own.report}" }
     out
   end

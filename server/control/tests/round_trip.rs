@@ -309,6 +309,8 @@ fn snapshot() -> ServerSnapshot {
         reforks: stats::ReforksSnapshot::default(),
         upgrades: stats::UpgradesSnapshot::default(),
         services: Vec::new(),
+        pause: PauseSnapshot::default(),
+        maintenance: MaintenanceSnapshot::default(),
         out_of_band_gc: stats::OutOfBandGc::default(),
         queue: QueueSnapshot {
             length: 7,

@@ -89,6 +89,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
             disk_size: now.cache.disk_size,
             ..fresh.cache
         },
+        maintenance: fresh.maintenance,
         files: fresh.files,
         sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },

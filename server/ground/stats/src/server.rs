@@ -512,6 +512,8 @@ pub(crate) mod tests {
             reforks: ReforksSnapshot::default(),
             upgrades: UpgradesSnapshot::default(),
             services: Vec::new(),
+            pause: PauseSnapshot::default(),
+            maintenance: MaintenanceSnapshot::default(),
             out_of_band_gc: OutOfBandGc::default(),
             queue: QueueSnapshot { longest: 8, max: 10_000, refused_early: 3, ..QueueSnapshot::default() },
             pools: Vec::new(),
