@@ -72,6 +72,12 @@ impl Class {
         }
     }
 
+    /// Returns whether one client takes turns. It may be in either ring then.
+    #[inline]
+    pub(crate) fn has_one(&self) -> bool {
+        self.active == 1
+    }
+
     pub(crate) fn is_last_lane(&self) -> bool {
         self.share.weight == 0
     }
@@ -105,6 +111,19 @@ impl Class {
     #[inline]
     pub(crate) fn enter(&mut self, flows: &mut Slab<Flow>, flow: u32, ring: Ring) {
         self.leave(flows, flow);
+        if self.has_one() && ring != Ring::None {
+            // It is no longer alone.
+            let one = if self.idle.is_empty() { self.busy.first() } else { self.idle.first() };
+            let right = if flows[one as usize].seats > 0 { Ring::Busy } else { Ring::Idle };
+            if flows[one as usize].ring != right {
+                self.leave(flows, one);
+                self.join(flows, one, right);
+            }
+        }
+        self.join(flows, flow, ring);
+    }
+
+    fn join(&mut self, flows: &mut Slab<Flow>, flow: u32, ring: Ring) {
         let list = match ring {
             Ring::None => return,
             Ring::Idle => &mut self.idle,

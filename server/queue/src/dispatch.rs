@@ -229,8 +229,8 @@ impl Dispatch {
     fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
         while self.waiting() > 0 {
             let Some(serial) = self.free_seat(now) else { break };
-            if let Some((ticket, since, turn)) = self.queue.pop(serial, now) {
-                self.load.waits.record(now.saturating_duration_since(since));
+            if let Some((ticket, wait, turn)) = self.queue.pop(serial, now) {
+                self.load.waits.record(wait);
                 assigned.push(Assignment { ticket, serial, turn });
             }
         }

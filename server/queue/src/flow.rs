@@ -113,8 +113,13 @@ impl Mean {
 
     #[inline]
     pub(crate) fn add(&mut self, us: u32) {
-        self.count = (self.count + 1).min(Mean::LAST);
-        self.us += (us as f32 - self.us) / f32::from(self.count);
+        let more = us as f32 - self.us;
+        if self.count == Mean::LAST {
+            self.us += more * (1.0 / Mean::LAST as f32);
+        } else {
+            self.count += 1;
+            self.us += more / f32::from(self.count);
+        }
     }
 
     /// Returns the mean in microseconds, at least 1; `None` before the first request has ended.

@@ -126,10 +126,9 @@ impl Line {
         Ticket { place: at, ..ticket }
     }
 
-    /// Removes the request whose turn it is, for worker `serial`. Returns it with the time since which it has
-    /// waited.
+    /// Removes the request whose turn it is, for worker `serial`. Returns it with the time that it has waited.
     #[inline]
-    pub(crate) fn pop(&mut self, serial: Serial, now: Instant) -> Option<(Ticket, Instant, Turn)> {
+    pub(crate) fn pop(&mut self, serial: Serial, now: Instant) -> Option<(Ticket, Duration, Turn)> {
         let class = self.next_class()?;
         let known = &mut self.known;
         let flow = self.classes[class].next(&mut self.flows, |flows, at| {
@@ -140,44 +139,66 @@ impl Line {
         self.flows[flow as usize].seats += 1;
         let (ticket, since) = self.remove(self.flows[flow as usize].entries.first());
         let (its, its_class) = (&mut self.flows[flow as usize], &mut self.classes[class]);
-        let charged_us = its.mean.us().unwrap_or(its_class.turn_us());
-        its.credit -= i64::from(charged_us);
-        its.goes_on = its.credit > 0;
+        let mut charged_us = its_class.turn_us();
+        if !its_class.has_one() {
+            charged_us = its.mean.us().unwrap_or(charged_us);
+            its.credit -= i64::from(charged_us);
+            its.goes_on = its.credit > 0;
+        }
         its_class.figures.served += 1;
-        its_class.figures.waited += now.saturating_duration_since(since);
-        let clock = &mut self.clocks[usize::from(its_class.is_last_lane())];
-        *clock = clock.max(its_class.used);
-        its_class.uses(charged_us.into(), *clock);
-        // A client that goes on goes to the end.
+        let wait = now.saturating_duration_since(since);
+        its_class.figures.waited += wait;
         let ring = if its.waiting > 0 { Ring::Busy } else { Ring::None };
-        its_class.enter(&mut self.flows, flow, ring);
+        // A client that goes on goes to the end.
+        if its.waiting == 0 || !its_class.has_one() {
+            its_class.enter(&mut self.flows, flow, ring);
+        }
+        if self.classes.len() > 1 {
+            let its_class = &mut self.classes[class];
+            let clock = &mut self.clocks[usize::from(its_class.is_last_lane())];
+            *clock = clock.max(its_class.used);
+            its_class.uses(charged_us.into(), *clock);
+        }
         self.stamp = self.stamp.wrapping_add(1);
         let slot = self.taken.insert(Taken { stamp: self.stamp, serial, flow, charged_us }) as u32;
-        Some((ticket, since, Turn { slot, stamp: self.stamp }))
+        Some((ticket, wait, Turn { slot, stamp: self.stamp }))
     }
 
     /// Ends the turn of a request that worker `serial` had: it took `app`, or was not served (`None`).
     #[inline]
     pub(crate) fn give_back(&mut self, turn: Turn, serial: Serial, app: Option<Duration>) {
-        let is_it = |taken: &&Taken| taken.stamp == turn.stamp && taken.serial == serial;
-        if self.taken.get(turn.slot as usize).filter(is_it).is_none() {
+        let Some(&Taken { flow, charged_us, .. }) = self
+            .taken
+            .get(turn.slot as usize)
+            .filter(|taken| taken.stamp == turn.stamp && taken.serial == serial)
+        else {
             return;
-        }
-        let Taken { flow, charged_us, .. } = self.taken.remove(turn.slot as usize);
+        };
+        self.taken.remove(turn.slot as usize);
         let its = &mut self.flows[flow as usize];
         let class = &mut self.classes[usize::from(its.key.class.0)];
         let us = app.map_or(0, micros);
         if app.is_some() {
             class.ended(us);
-            its.mean.add(us);
         }
         let more = i64::from(us) - i64::from(charged_us);
-        let most = i64::from(class.turn_us());
-        its.credit = (its.credit - more).clamp(-most * DEBT, most);
-        its.goes_on &= its.credit > 0;
-        class.uses(more, self.clocks[usize::from(class.is_last_lane())]);
+        if !class.has_one() {
+            if app.is_some() {
+                its.mean.add(us);
+            }
+            let most = i64::from(class.turn_us());
+            its.credit = (its.credit - more).clamp(-most * DEBT, most);
+            its.goes_on &= its.credit > 0;
+        }
         its.seats -= 1;
-        if its.seats == 0 {
+        let seats = its.seats;
+        if self.classes.len() > 1 {
+            let class = self.class_mut(flow);
+            let lane = usize::from(class.is_last_lane());
+            let clock = self.clocks[lane];
+            self.class_mut(flow).uses(more, clock);
+        }
+        if seats == 0 {
             self.settle(flow);
         }
     }
@@ -367,6 +388,9 @@ impl Line {
         let its = &self.flows[flow as usize];
         let (key, ring) = (its.key, its.ring);
         let class = &mut self.classes[usize::from(key.class.0)];
+        if its.waiting > 0 && ring != Ring::None && class.has_one() {
+            return;
+        }
         let owes = its.credit <= 0 && class.waiting > 0;
         let wanted = match (its.waiting > 0, its.seats > 0) {
             (true, true) => Ring::Busy,
