@@ -125,7 +125,7 @@ fn two_thousand_streams_and_many_other_clients() {
     // 21 clients on four seats: a turn comes after 20 others.
     for (client, used) in clients.iter().zip(&used).skip(1) {
         assert!(simulation.longest_wait(client.0) <= 140 * MS, "{:?}", simulation.longest_wait(client.0));
-        assert!(*used >= used.min(&(20_000 * MS * 4 / 21 * 8 / 10)).to_owned());
+        assert!(*used >= 2_000 * MS, "{used:?}");
     }
     let share = used[0].as_secs_f64() / used.iter().sum::<Duration>().as_secs_f64();
     assert!((0.03..0.08).contains(&share), "{share}");
@@ -325,7 +325,7 @@ proptest! {
                         Admission::Late(_) => prop_assert!(false, "predictions are off"),
                         Admission::Wait | Admission::Displaces(_) => {
                             if let Admission::Displaces(victim) = admission {
-                                let (.., its, _, _) = waiting.remove(&victim.number).map(|(a, b, c, d)| (a, b, c, d)).expect("it waits");
+                                let (_, its, ..) = waiting.remove(&victim.number).expect("it waits");
                                 let count = |of: QueueKey| waiting.values().filter(|(_, key, ..)| *key == of).count();
                                 prop_assert!(its.class == ClassIndex(2) && class != 2 || count(its) > count(key(class, client)), "it had more");
                             }
