@@ -121,6 +121,7 @@ mod tests {
         #[rustfmt::skip]
         let request = Request {
             version: Version::Http11, method: none, target: path, path, query: none, authority: none,
+            switchable: true,
             fields: all, variables: Vec::new(), peer: Rc::new(peer), https: false,
             received: SystemTime::now(), arrived: Instant::now(),
         };
