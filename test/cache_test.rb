@@ -100,7 +100,6 @@ class CacheTest < Case
   it "sends a stale page while one request renews it" do
     first = body("/short")
     sleep 1.2
-    stale = get("/short?")
     stale = get("/short")
     assert_equal first, stale.body
     assert_match(/\Ahit; ttl=-?\d+\z/, status(stale))
@@ -113,7 +112,7 @@ class CacheTest < Case
     began = now
     pages = Array.new(40) { Thread.new { get("/expired?sleep=0.5") } }.map(&:value)
     assert_equal 1, pages.map(&:body).uniq.size
-    assert_equal 39, pages.count { |page| status(page).include?("collapsed") }
+    assert_equal(39, pages.count { |page| status(page).include?("collapsed") })
     # One after another would take 20 s, and eight at a time 2.5 s.
     assert_operator now - began, :<, 2.4
   end
@@ -203,6 +202,10 @@ class CacheTest < Case
     _, err, code = run.call("purge")
     assert_match(/nothing is named/, err)
     assert_equal 2, code
+    out, = own.command_line("explain", "/page/a", own.dir)
+    assert_match(%r{The cache keeps, for the key http://example.test/page/a:\n +200, .*fresh for .*because cache-control: public, max-age=60}, out)
+    out, = own.command_line("explain", "/private", own.dir)
+    assert_match(/The cache keeps nothing for/, out)
     report = JSON.parse(run.call("--json").first)
     assert_equal 4, report.dig("cache", "resources")
   end

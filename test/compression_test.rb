@@ -10,7 +10,7 @@ class CompressionTest < Case
 
   PAGE = Array.new(600) { |i| "<li><a href=\"/posts/#{i}\">Post number #{i * 7919 % 1000}</a></li>" }.join("\n").freeze
 
-  APP = <<~RUBY
+  APP = <<~RUBY.freeze
     PAGE = #{PAGE.dump}
     class Pieces
       def initialize(*pieces) = @pieces = pieces
@@ -96,7 +96,7 @@ class CompressionTest < Case
   it "adds to Vary, replaces Content-Length and takes Accept-Ranges away" do
     firebrick_only
     varied = coded("/varied", "gzip")
-    assert_equal %w[Cookie Accept-Encoding], varied.all("vary").flat_map { |value| value.split(/, */) }
+    assert_equal(%w[Cookie Accept-Encoding], varied.all("vary").flat_map { |value| value.split(/, */) })
     counted = coded("/counted", "gzip")
     assert_equal counted.body.bytesize.to_s, counted["content-length"] if counted["content-length"]
     assert_nil counted["accept-ranges"]

@@ -3,7 +3,10 @@
 use std::fmt::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use control::client::Client;
+use front::explain::Question;
 use settings::puma::Row;
 use settings::{Loaded, Origin, Settings};
 
@@ -43,6 +46,19 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Describes what the running server's cache has for the request of `firebrick explain`; empty without server or cache.
+pub fn kept(settings: &Settings, question: &Question) -> String {
+    let control = &settings.control;
+    let Some(address) = settings.cache.memory.and(control.ask.clone()) else { return String::new() };
+    let client = Client::new(address, control.token.clone()).within(Duration::from_secs(2));
+    let scheme = if question.https { "https" } else { "http" };
+    let key = match &question.host {
+        Some(host) => format!("{scheme}://{}{}", host.to_ascii_lowercase(), question.target),
+        None => question.target.clone(),
+    };
+    control::cache::explain_kept(&client, &key).map(|text| format!("\n{text}")).unwrap_or_default()
 }
 
 /// Returns the files that were read, as text.

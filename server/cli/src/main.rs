@@ -40,9 +40,9 @@ fn run() -> ExitCode {
             front::serve(*loaded, cli::reread(Some(arguments), &ProcessEnvironment), started)
         }
         Ok(Command::Check { loaded, arguments, write }) => check(*loaded, arguments, write),
-        Ok(Command::Explain(loaded, question)) => {
-            cli::explain(&loaded, &|settings| front::explain(settings, &question))
-        }
+        Ok(Command::Explain(loaded, question)) => cli::explain(&loaded, &|settings| {
+            Ok(front::explain(settings, &question)? + &cli::kept(settings, &question))
+        }),
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),

@@ -3,7 +3,7 @@
 use crate::client::{Client, ask, order, show};
 use crate::table::{grid, mib, span};
 use serde::{Deserialize, Serialize};
-use stats::{CacheReport, CacheSnapshot};
+use stats::{CacheLookup, CacheReport, CacheSnapshot};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -86,6 +86,50 @@ pub fn cache_command(dir: &Path, client: &Client, action: &CacheAction, json: bo
             }
         }),
     })
+}
+
+/// Describes what the running server's cache has for a key, for `firebrick explain`. `None` if no server runs, or its cache is off.
+pub fn explain_kept(client: &Client, key: &str) -> Option<String> {
+    let target = format!("/cache?url={}", text::percent::encode(key.as_bytes(), text::percent::SEGMENT));
+    let found: Option<CacheLookup> = serde_json::from_str(&client.get(&target).ok()?).ok()?;
+    Some(kept(&found?))
+}
+
+fn kept(found: &CacheLookup) -> String {
+    let mut told = String::new();
+    if found.variants.is_empty() {
+        let _ = match &found.refused {
+            Some(why) => writeln!(
+                told,
+                "The cache keeps nothing for {}: the last response of this route was not kept ({why}).",
+                found.key
+            ),
+            None => writeln!(told, "The cache keeps nothing for {} yet.", found.key),
+        };
+        return told;
+    }
+    let _ = writeln!(told, "The cache keeps, for the key {}:", found.key);
+    for one in &found.variants {
+        let left = one.lifetime_s - one.age_s;
+        let fresh = match left > 0.0 {
+            true => format!("fresh for {} of {}", span(left), span(one.lifetime_s)),
+            false => format!("stale since {}", span(-left)),
+        };
+        let because =
+            if one.because.is_empty() { String::new() } else { format!(", because {}", one.because) };
+        let varies = match one.varies_by.is_empty() {
+            true => "; the same for all clients".to_owned(),
+            false => format!("; varies by {}", one.varies_by.join(", ")),
+        };
+        let tags = if one.tags.is_empty() { String::new() } else { format!("; tags {}", one.tags.join(" ")) };
+        let _ = writeln!(
+            told,
+            "  {}, {:.1} KiB, {fresh}{because}{varies}{tags}",
+            one.status,
+            one.bytes as f64 / 1024.0
+        );
+    }
+    told
 }
 
 const OFF: &str = "the cache is off: set cache.memory, for example --cache 64MiB\n";

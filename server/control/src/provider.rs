@@ -3,7 +3,10 @@
 use crate::cache::{PurgeOrder, Purged};
 use crate::orders::{Maintenance, OrderError, Pause};
 use crate::reload::{ReloadLine, ReloadWish};
-use stats::{CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
+use stats::{
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot,
+    Status,
+};
 use tokio::sync::mpsc;
 
 /// The orders of Puma's tools (`pumactl`).
@@ -45,6 +48,9 @@ pub trait Provider {
 
     /// Returns what the cache keeps, with at most `limit` routes and resources; `None` if it is off.
     fn cache(&self, limit: usize) -> Option<CacheReport>;
+
+    /// Returns what the cache has for a key; `None` if it is off.
+    fn cached(&self, key: &str) -> Option<CacheLookup>;
 
     /// Removes kept responses, here and on the other servers of the group.
     ///

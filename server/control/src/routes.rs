@@ -42,6 +42,8 @@ enum Route {
     Deaths(usize),
     /// The largest number of routes and of resources.
     Cache(usize),
+    /// What is kept for a URL.
+    Cached(String),
     Purge,
     Reload(ReloadWish),
     Upgrade,
@@ -232,6 +234,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::History
             | Route::Deaths(_)
             | Route::Cache(_)
+            | Route::Cached(_)
             | Route::Metrics(_)
     );
     if needs_figures && !source.provider.has_figures() {
@@ -284,6 +287,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             written(source.history.borrow().to_json())
         }
         Route::Cache(limit) => written(serde_json::to_string_pretty(&source.provider.cache(limit))),
+        Route::Cached(key) => written(serde_json::to_string_pretty(&source.provider.cached(&key))),
         Route::Deaths(limit) => {
             let mut deaths = source.provider.deaths().await;
             deaths.truncate(limit);
@@ -364,8 +368,14 @@ const ENDPOINTS: [Endpoint; 24] = [
     ),
     get(
         &["/cache"],
-        "what the cache of responses keeps, and why not more; null if it is off; ?limit=N (20) routes and resources",
-        |query| query.limit(SHOWN).map_or(Route::BadLimit, Route::Cache),
+        "what the cache of responses keeps, and why not more; null if it is off; ?limit=N (20) routes and resources; \
+         ?url=URL only what it has for one",
+        |query| match query.given("url") {
+            Some(url) => {
+                Route::Cached(String::from_utf8_lossy(&text::percent::decode(url.as_bytes())).into_owned())
+            }
+            None => query.limit(SHOWN).map_or(Route::BadLimit, Route::Cache),
+        },
     ),
     post(
         &["/cache/purge"],

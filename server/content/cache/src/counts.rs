@@ -147,6 +147,13 @@ impl Counts {
         Refusal::ALL.iter().map(move |why| (why.name(), count(why)))
     }
 
+    /// Returns the last reason for not keeping a response of the key's route.
+    pub fn last_refusal(&self, key: &[u8]) -> Option<&'static str> {
+        let mut buffer = RouteBuffer::default();
+        let route = buffer.route(key::path(key));
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).get(route)?.refused
+    }
+
     /// Returns the counts by route, the busiest first.
     pub fn routes(&self) -> Vec<RouteCount> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);

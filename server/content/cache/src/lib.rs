@@ -42,4 +42,4 @@ pub use counts::{Counts, RouteCount};
 pub use policy::Policy;
 pub use purge::Purge;
 pub use service::{Cache, Origin};
-pub use store::{DiskFigures, Listed, Store};
+pub use store::{DiskFigures, Kept, Listed, Store};

@@ -10,6 +10,7 @@
 use crate::counts::Counts;
 use crate::disk::Disk;
 use crate::flight::Flights;
+use crate::key;
 use crate::policy::Policy;
 use crate::purge::Purge;
 use crate::storable::Refusal;
@@ -285,6 +286,41 @@ impl Store {
         removed
     }
 
+    /// Returns the key of the resource that is asked for most at a path and query, on any host.
+    pub fn key_of(&self, path: &str) -> Option<String> {
+        let hits = |resource: &Resource| {
+            resource.variants.iter().map(|stored| stored.hits.load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let matching = self.resources.iter().filter(|(key, _)| key::path(key) == path.as_bytes());
+        let most = matching.max_by_key(|(_, resource)| hits(resource));
+        most.map(|(key, _)| String::from_utf8_lossy(&key).into_owned())
+    }
+
+    /// Returns the variants that are kept for a key.
+    pub fn kept(&self, key: &str) -> Vec<Kept> {
+        let now = Instant::now();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let of = |stored: &Arc<Stored>| Kept {
+            status: stored.status,
+            bytes: stored.body.len() as u64,
+            age: stored.age(now),
+            lifetime: stored.lifetime,
+            because: ["cdn-cache-control", "cache-control", "expires", "last-modified"]
+                .iter()
+                .find_map(|name| Some(format!("{name}: {}", text(stored.head.get(name)?))))
+                .unwrap_or_default(),
+            varies_by: stored
+                .selection
+                .pairs()
+                .map(|(name, value)| format!("{}: {}", text(name), value.map_or("none".to_owned(), text)))
+                .collect(),
+            tags: stored.tags.iter().map(|tag| text(tag)).collect(),
+        };
+        self.get(key.as_bytes())
+            .map(|resource| resource.variants.iter().map(of).collect())
+            .unwrap_or_default()
+    }
+
     /// Returns the kept resources with their keys and sizes, the largest first, at most `most`.
     pub fn list(&self, most: usize) -> Vec<Listed> {
         let now = Instant::now();
@@ -308,6 +344,21 @@ impl Store {
         listed.truncate(most);
         listed
     }
+}
+
+/// A kept response, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub status: u16,
+    /// Of its body.
+    pub bytes: u64,
+    pub age: Duration,
+    pub lifetime: Duration,
+    /// The field that its lifetime comes from.
+    pub because: String,
+    /// The fields that select it.
+    pub varies_by: Vec<String>,
+    pub tags: Vec<String>,
 }
 
 /// The state of the folder.

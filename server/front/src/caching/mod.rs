@@ -6,12 +6,12 @@ pub(crate) use purges::SharedPurges;
 
 use crate::content::App;
 use crate::error_log::ErrorLog;
-use cache::{Listed, Origin, Policy, Purge, RouteCount, Store};
+use cache::{Kept, Listed, Origin, Policy, Purge, RouteCount, Store};
 use control::cache::PurgeOrder;
 use handler::{Exchange, Handler as _, Response};
 use proxy::Proxy;
 use settings::Settings;
-use stats::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
+use stats::{CacheLookup, CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot, CacheVariant};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -94,6 +94,26 @@ pub(crate) fn report(store: &Store, limit: usize) -> CacheReport {
         cache: snapshot(store),
         routes: store.counts().routes().into_iter().take(limit).map(route).collect(),
         resources: store.list(limit).into_iter().map(resource).collect(),
+    }
+}
+
+/// Returns what is kept for a key: scheme, host, path and query; or for a path on any host.
+pub(crate) fn lookup(store: &Store, url: &str) -> CacheLookup {
+    let of_path = url.starts_with('/').then(|| store.key_of(url)).flatten();
+    let key = of_path.as_deref().unwrap_or(url);
+    let variant = |kept: Kept| CacheVariant {
+        status: kept.status,
+        bytes: kept.bytes,
+        age_s: kept.age.as_secs_f64(),
+        lifetime_s: kept.lifetime.as_secs_f64(),
+        because: kept.because,
+        varies_by: kept.varies_by,
+        tags: kept.tags,
+    };
+    CacheLookup {
+        key: key.to_owned(),
+        variants: store.kept(key).into_iter().map(variant).collect(),
+        refused: store.counts().last_refusal(key.as_bytes()).map(str::to_owned),
     }
 }
 

@@ -10,7 +10,10 @@ use control::orders::{self, OrderError};
 use control::reload::{ReloadLine, ReloadWish};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
-use stats::{CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
+use stats::{
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot,
+    Status,
+};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -129,6 +132,11 @@ impl Provider for Observer {
     fn cache(&self, limit: usize) -> Option<CacheReport> {
         let store = self.0.snapshotter.get()?.store()?;
         Some(caching::report(store, limit))
+    }
+
+    fn cached(&self, key: &str) -> Option<CacheLookup> {
+        let store = self.0.snapshotter.get()?.store()?;
+        Some(caching::lookup(store, key))
     }
 
     async fn purge(&self, order: PurgeOrder) -> Result<Purged, OrderError> {

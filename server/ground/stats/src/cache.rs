@@ -76,6 +76,30 @@ pub struct CacheRoute {
     pub refused: Option<String>,
 }
 
+/// What the cache has for one URL, for `firebrick explain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheLookup {
+    /// Scheme, host, path and query.
+    pub key: String,
+    pub variants: Vec<CacheVariant>,
+    /// Why the last response of this route was not kept; null if it was.
+    pub refused: Option<String>,
+}
+
+/// A kept response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheVariant {
+    pub status: u16,
+    pub bytes: u64,
+    pub age_s: f64,
+    pub lifetime_s: f64,
+    /// The field that the lifetime comes from.
+    pub because: String,
+    /// The fields that select it, as the request had them.
+    pub varies_by: Vec<String>,
+    pub tags: Vec<String>,
+}
+
 /// A kept resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheResource {

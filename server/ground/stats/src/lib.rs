@@ -42,7 +42,9 @@ mod tls;
 mod totals;
 mod when;
 
-pub use cache::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
+pub use cache::{
+    CacheLookup, CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot, CacheVariant,
+};
 pub use certificates::CertificateSnapshot;
 pub use changes::{Changes, Ended, Running};
 pub use counts::{CountedKind, Counts};

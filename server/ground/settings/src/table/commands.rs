@@ -99,8 +99,8 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "explain",
-        doc: "Show which rule of the static site answers a path, and why",
-        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https"]),
+        doc: "Show which rule answers a path, and why; and what the cache has for it",
+        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https", "control", "control_token"]),
         arguments: &[
             Own {
                 name: "path",
