@@ -80,11 +80,11 @@ impl Cache {
                 resource.as_ref().and_then(|resource| resource.variant(&exchange.request.fields)).cloned();
             let mut why = if resource.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss };
             if let Some(stored) = &stored {
-                // Whoever has waited for a response gets it, even if it is stale already: it was made after the request.
+                // A request that has waited gets a response that is stale at once only if the app was asked after the request had arrived: it may
+                // follow another one of its client that has changed the page.
+                let after = || stored.asked() >= Some(exchange.request.arrived);
                 let reuse = match reuse::judge(stored, &directives, &policy, now) {
-                    Reuse::Validate if waited > 0 && stored.arrived >= exchange.request.arrived => {
-                        Reuse::Send
-                    }
+                    Reuse::Validate if waited > 0 && after() => Reuse::Send,
                     reuse => reuse,
                 };
                 match reuse {
@@ -253,6 +253,9 @@ impl Cache {
         origin: Rc<dyn Origin>,
         policy: &Arc<Policy>,
     ) {
+        if exchange.request.method() == b"HEAD" {
+            return;
+        }
         let Some(leader) = self.store.flights.lead(key) else { return };
         let mut request = Request::clone(&exchange.request);
         (request.arrived, request.received) = (Instant::now(), SystemTime::now());
@@ -264,9 +267,6 @@ impl Cache {
             stale: Some(stored.clone()),
             renews: true,
         };
-        if request.method() == b"HEAD" {
-            return;
-        }
         let exchange = Exchange {
             request: Lent::from(request),
             incoming: Incoming::Empty,

@@ -9,7 +9,8 @@ use crate::freshness::{Lifetime, lifetime};
 use crate::policy::Policy;
 use crate::targeted;
 use crate::vary::Vary;
-use handler::{Body, Request, Response};
+use handler::{Body, Fields, Request, Response};
+use representation::media_type::essence;
 use std::time::SystemTime;
 
 /// Why a response is not kept.
@@ -33,6 +34,8 @@ pub enum Refusal {
     TooLong,
     /// A file that the app has named: the front sends it without Ruby as it is.
     File,
+    /// A stream of events, or a stream without a lifetime: others would wait for its end.
+    Stream,
     /// The body broke off, or was cut off by its client.
     Incomplete,
     /// It was invalidated or purged while it was generated.
@@ -41,7 +44,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Refusal; 11] = [
+    pub const ALL: [Refusal; 12] = [
         Refusal::Status,
         Refusal::NoStore,
         Refusal::Private,
@@ -51,6 +54,7 @@ impl Refusal {
         Refusal::NoLifetime,
         Refusal::TooLong,
         Refusal::File,
+        Refusal::Stream,
         Refusal::Incomplete,
         Refusal::Invalidated,
     ];
@@ -67,6 +71,7 @@ impl Refusal {
             Refusal::NoLifetime => "no-lifetime",
             Refusal::TooLong => "too-long",
             Refusal::File => "file",
+            Refusal::Stream => "stream",
             Refusal::Incomplete => "incomplete",
             Refusal::Invalidated => "invalidated",
         }
@@ -158,6 +163,9 @@ pub(crate) fn judge(
     }
     match &response.body {
         Body::File(_) => return Err(Refusal::File),
+        Body::Stream(_) if is_event_stream(fields) || is_endless(response, lifetime) => {
+            return Err(Refusal::Stream);
+        }
         Body::Bytes(bytes) if bytes.len() as u64 > policy.max_object => return Err(Refusal::TooLong),
         Body::Stream(_) if declared(response).is_some_and(|length| length > policy.max_object) => {
             return Err(Refusal::TooLong);
@@ -165,6 +173,17 @@ pub(crate) fn judge(
         _ => {}
     }
     Ok(Plan { directives, lifetime, vary })
+}
+
+/// Returns whether the body is a stream of server-sent events.
+fn is_event_stream(fields: &Fields) -> bool {
+    let content_type = fields.get("content-type").and_then(|value| std::str::from_utf8(value).ok());
+    content_type.and_then(essence).is_some_and(|essence| essence.as_str() == "text/event-stream")
+}
+
+/// Returns whether a stream may have no end soon: nothing says its length or a lifetime.
+fn is_endless(response: &Response, lifetime: Lifetime) -> bool {
+    lifetime.duration().is_zero() && declared(response).is_none()
 }
 
 fn declared(response: &Response) -> Option<u64> {
@@ -175,7 +194,6 @@ fn declared(response: &Response) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::testing::request;
-    use handler::Fields;
 
     fn response(status: u16, all: &[(&str, &str)]) -> Response {
         let mut fields = Fields::default();

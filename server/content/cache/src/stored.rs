@@ -259,6 +259,11 @@ impl Stored {
         self.initial_age + now.saturating_duration_since(self.arrived)
     }
 
+    /// Returns when the origin was asked for it.
+    pub(crate) fn asked(&self) -> Option<Instant> {
+        self.arrived.checked_sub(self.took)
+    }
+
     /// Returns the entity tag.
     pub(crate) fn tag(&self) -> Option<Tag<'_>> {
         Tag::parse(self.head.get("etag")?)

@@ -1,6 +1,6 @@
 //! Selects among the variants of a resource by the fields that Vary names (RFC 9111 section 4.1).
 //!
-//! Contract: two requests match if their fields mean the same. Blanks around commas and repeated fields make no difference; Accept-Language and
+//! Contract: two requests match if their fields mean the same, and if they have the same [`FORWARDING`] fields, whatever Vary says. Blanks around commas and repeated fields make no difference; Accept-Language and
 //! Accept-Encoding are compared by members and weights, in any order and case.
 
 use handler::Fields;
@@ -11,6 +11,31 @@ use smallvec::SmallVec;
 pub(crate) struct Selection {
     /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request did not have.
     pairs: Box<[(Box<[u8]>, Option<Box<[u8]>>)]>,
+    /// How many of them are [`FORWARDING`] fields that the request had.
+    forwarding: usize,
+}
+
+/// Fields that change what an app writes although no Vary names them: an app makes its URLs of them. A client could send one with a name of its own,
+/// and everyone would get its links (cache poisoning).
+const FORWARDING: [&str; 13] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-host",
+    "x-http-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+fn is_forwarding(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| matches!(first | 0x20, b'x' | b'f'))
+        && FORWARDING.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// More names than this are not followed: such a response is not kept.
@@ -47,11 +72,18 @@ impl Vary {
 }
 
 impl Selection {
-    /// Takes the named fields of a request.
+    /// Takes the named fields of a request, and its [`FORWARDING`] fields.
     pub(crate) fn of(names: &[Box<[u8]>], request: &Fields) -> Selection {
-        let pair =
-            |name: &Box<[u8]>| (name.clone(), normal(name, request).map(|value| value.into_boxed_slice()));
-        Selection { pairs: names.iter().map(pair).collect() }
+        let forwarding = request.iter().map(|(name, _)| name).filter(|name| is_forwarding(name));
+        let mut all = names.to_vec();
+        all.extend(forwarding.map(|name| name.to_ascii_lowercase().into_boxed_slice()));
+        all.sort();
+        all.dedup();
+        let pair = |name: Box<[u8]>| {
+            let value = normal(&name, request).map(Vec::into_boxed_slice);
+            (name, value)
+        };
+        Selection::from_pairs(all.into_iter().map(pair).collect())
     }
 
     /// Returns whether the response serves a request. `language`: its Content-Language.
@@ -61,13 +93,15 @@ impl Selection {
                 && language
                     .is_some_and(|language| wanted_language(request) == Some(language.to_ascii_lowercase()))
         };
-        self.pairs
-            .iter()
-            .all(|(name, value)| normal(name, request).as_deref() == value.as_deref() || is_wanted(name))
+        let matches = |(name, value): &(Box<[u8]>, Option<Box<[u8]>>)| {
+            normal(name, request).as_deref() == value.as_deref() || is_wanted(name)
+        };
+        forwarding_fields(request) == self.forwarding && self.pairs.iter().all(matches)
     }
 
     pub(crate) fn from_pairs(pairs: Vec<(Box<[u8]>, Option<Box<[u8]>>)>) -> Selection {
-        Selection { pairs: pairs.into() }
+        let forwarding = pairs.iter().filter(|(name, value)| value.is_some() && is_forwarding(name)).count();
+        Selection { pairs: pairs.into(), forwarding }
     }
 
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
@@ -83,6 +117,17 @@ impl Selection {
         };
         self.pairs.iter().map(of).sum()
     }
+}
+
+/// Returns the number of different [`FORWARDING`] fields.
+fn forwarding_fields(request: &Fields) -> usize {
+    let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
+    for name in request.iter().map(|(name, _)| name).filter(|name| is_forwarding(name)) {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    names.len()
 }
 
 /// Returns the language that a request prefers to all others, in lower case: a response in it is the one that an origin would choose (RFC 9110
@@ -117,6 +162,15 @@ fn normal(name: &[u8], request: &Fields) -> Option<Vec<u8>> {
         .map(|member| member.trim_ascii().to_vec())
         .filter(|member| !member.is_empty())
         .collect();
+    if name == "forwarded" {
+        // The address of the client makes no other page.
+        members = members
+            .iter()
+            .flat_map(|member| member.split(|&byte| byte == b';'))
+            .map(|pair| pair.trim_ascii().to_ascii_lowercase())
+            .filter(|pair| !pair.starts_with(b"for=") && !pair.starts_with(b"by="))
+            .collect();
+    }
     if matches!(name, "accept-encoding" | "accept-language" | "accept-charset" | "accept") {
         for member in &mut members {
             member.make_ascii_lowercase();
@@ -172,6 +226,23 @@ mod tests {
         assert!(matches("Accept-Language", &["en, de;q=0.5"], &["DE; q=0.5,EN;q=1"]));
         assert!(!matches("Accept-Language", &["en, de"], &["en"]));
         assert!(matches("Accept-Encoding", &["gzip, br"], &["br,gzip"]));
+    }
+
+    #[test]
+    fn fields_of_which_an_app_makes_its_links_select_whatever_vary_says() {
+        let evil = [("X-Forwarded-Host", "evil.example")];
+        let stored = |all: &[(&str, &str)]| Selection::of(&[], &fields(all));
+        assert!(!stored(&evil).matches(&fields(&[]), None) && !stored(&[]).matches(&fields(&evil), None));
+        assert!(
+            stored(&evil).matches(&fields(&evil), None)
+                && stored(&[]).matches(&fields(&[("X-One", "1")]), None)
+        );
+        assert!(!stored(&evil).matches(&fields(&[("X-Forwarded-Host", "other")]), None));
+        assert!(!stored(&evil).matches(&fields(&[("X-Original-URL", "/admin")]), None));
+        let forwarded = |value| [("Forwarded", value)];
+        let of = |one, other| stored(&forwarded(one)).matches(&fields(&forwarded(other)), None);
+        assert!(of("for=1.2.3.4;proto=https", "for=5.6.7.8; Proto=https"));
+        assert!(!of("for=1.2.3.4;host=a", "for=1.2.3.4;host=b"));
     }
 
     #[test]

@@ -100,7 +100,16 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "explain",
         doc: "Show which rule answers a path, and why; and what the cache has for it",
-        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https", "control", "control_token"]),
+        options: Options::These(&[
+            "dir",
+            "config",
+            "site.root",
+            "site.static_json",
+            "files.public",
+            "https",
+            "control",
+            "control_token",
+        ]),
         arguments: &[
             Own {
                 name: "path",
