@@ -143,7 +143,7 @@ class FairQueueTest < Http2Case
     assert_operator first["served"], :<=, 2
     assert_operator stats.dig("queue", "most_of_client"), :>=, 150
     assert_operator stats.dig("queue", "clients"), :>=, 2
-    assert_equal %w[default api], stats["queue_classes"].map { |one| one["name"] }
+    assert_equal(%w[default api], stats["queue_classes"].map { |one| one["name"] })
     out, = own.command_line("stats", own.dir)
     assert_match(/^waiting +\d clients?\n +127\.0\.0\.1: \d+ waiting, the first for [\d.]+ ms, [012] at workers$/, out)
     assert_match(/^classes +default: weight 1, \d+ waiting of 1 clients, /, out)

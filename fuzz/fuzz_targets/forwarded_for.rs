@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratelimit::address::{forwarded, parse};
+use handler::address::{forwarded, parse};
 use std::net::IpAddr;
 
 /// Half of all addresses are those of proxies.

@@ -465,6 +465,47 @@ mod tests {
     }
 
     #[test]
+    fn the_clients_that_wait_are_listed_and_no_metric_names_them() {
+        let waiter = |client: &str, pool: &str, class: &str| {
+            serde_json::json!({"client": client, "pool": pool, "class": class, "waiting": 1_200, "served": 2, "oldest_wait_ms": 12.0})
+        };
+        let class = |name: &str, weight: u32| {
+            serde_json::json!({"name": name, "weight": weight, "waiting": 3, "clients": 2, "served": 1_000, "waited_ms": 5_000, "refused": 7})
+        };
+        let server = told(serde_json::json!({
+            "rack": "2.2.4",
+            "queue": {"length": 1_201, "oldest_wait_ms": 12.0, "longest": 2_000, "max": 10_000, "clients": 2, "most_of_client": 1_200},
+            "waiters": [waiter("192.0.2.1", "default", "default"), waiter("2001:db8::/64", "slow", "paid")],
+            "queue_classes": [class("default", 1), class("bots", 0)],
+        }));
+        let text = stats(&server);
+        for line in [
+            "waiting      2 clients\n             192.0.2.1: 1,200 waiting, the first for 12.0 ms, 2 at workers\n",
+            "             2001:db8::/64: 1,200 waiting, the first for 12.0 ms, 2 at workers, pool slow, class paid\n",
+            "classes      default: weight 1, 3 waiting of 2 clients, 1,000 served after 5.00 ms on average, 7 refused\n",
+            "             bots: last lane, 3 waiting",
+        ] {
+            assert!(text.contains(line), "{line:?} is missing in\n{text}");
+        }
+        let page = crate::metrics::render(
+            &server,
+            &::stats::RecentLoad::default(),
+            true,
+            crate::metrics::Format::OpenMetrics,
+        );
+        for line in [
+            "firebrick_queue_clients 2\n",
+            "firebrick_queue_most_of_client 1200\n",
+            "firebrick_queue_class_waiting{class=\"bots\"} 3\n",
+            "firebrick_queue_class_served_total{class=\"default\"} 1000\n",
+            "firebrick_queue_class_wait_seconds_total{class=\"default\"} 5\n",
+        ] {
+            assert!(page.contains(line), "{line:?} is missing in\n{page}");
+        }
+        assert!(!page.contains("192.0.2.1") && !page.contains("2001:db8"), "{page}");
+    }
+
+    #[test]
     fn certificates_say_what_is_wrong() {
         let mut server = told(serde_json::json!({
             "acme": [{

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// A request that has left the line for a worker.
 #[derive(Debug)]
-struct Taken {
+struct OpenTurn {
     stamp: u32,
     serial: Serial,
     flow: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Line {
     classes: Vec<Class>,
     /// How far the classes have come, of the ordinary lane and of the last lane; see [`Class::used`].
     clocks: [f64; 2],
-    taken: Slab<Taken>,
+    turns: Slab<OpenTurn>,
     stamp: u32,
     waiting: usize,
     longest: usize,
@@ -82,7 +82,7 @@ impl Default for Line {
             last: NONE,
             classes: vec![Class::new(ClassShare { name: String::new(), weight: 1 })],
             clocks: [0.0; 2],
-            taken: Slab::new(),
+            turns: Slab::new(),
             stamp: 0,
             waiting: 0,
             longest: 0,
@@ -160,21 +160,21 @@ impl Line {
             its_class.uses(charged_us.into(), *clock);
         }
         self.stamp = self.stamp.wrapping_add(1);
-        let slot = self.taken.insert(Taken { stamp: self.stamp, serial, flow, charged_us }) as u32;
+        let slot = self.turns.insert(OpenTurn { stamp: self.stamp, serial, flow, charged_us }) as u32;
         Some((ticket, wait, Turn { slot, stamp: self.stamp }))
     }
 
     /// Ends the turn of a request that worker `serial` had: it took `app`, or was not served (`None`).
     #[inline]
     pub(crate) fn give_back(&mut self, turn: Turn, serial: Serial, app: Option<Duration>) {
-        let Some(&Taken { flow, charged_us, .. }) = self
-            .taken
+        let Some(&OpenTurn { flow, charged_us, .. }) = self
+            .turns
             .get(turn.slot as usize)
-            .filter(|taken| taken.stamp == turn.stamp && taken.serial == serial)
+            .filter(|open| open.stamp == turn.stamp && open.serial == serial)
         else {
             return;
         };
-        self.taken.remove(turn.slot as usize);
+        self.turns.remove(turn.slot as usize);
         let its = &mut self.flows[flow as usize];
         let class = &mut self.classes[usize::from(its.key.class.0)];
         let us = app.map_or(0, micros);
@@ -205,9 +205,9 @@ impl Line {
 
     /// Ends the turns of all requests that a worker had.
     pub(crate) fn worker_gone(&mut self, serial: Serial) {
-        let its = self.taken.iter().filter(|(_, taken)| taken.serial == serial);
+        let its = self.turns.iter().filter(|(_, open)| open.serial == serial);
         let turns: Vec<Turn> =
-            its.map(|(slot, taken)| Turn { slot: slot as u32, stamp: taken.stamp }).collect();
+            its.map(|(slot, open)| Turn { slot: slot as u32, stamp: open.stamp }).collect();
         turns.into_iter().for_each(|turn| self.give_back(turn, serial, None));
     }
 

@@ -10,7 +10,7 @@
 mod crawlers;
 
 use handler::path::Path;
-use handler::{Request, address};
+use handler::{Request, address, cookies};
 use net::Subnet;
 use queue::{ClassIndex, ClassShare, Client, QueueKey};
 use settings::{Fair, NamedValue, QueueClass, Settings, TrustedProxies};
@@ -42,7 +42,7 @@ impl Clients {
             Fair::Off => Client::All,
             Fair::Address => by_address(),
             Fair::Header(name) => by(b'h', request.fields.get(name)),
-            Fair::Cookie(name) => by(b'c', cookies(request, name).next()),
+            Fair::Cookie(name) => by(b'c', cookies(&request.fields, name).next()),
             Fair::Host => self.hash(b'o', &request.server().0.to_ascii_lowercase()),
         }
     }
@@ -92,23 +92,15 @@ fn belongs(request: &Request, class: &QueueClass) -> bool {
         && header
             .as_ref()
             .is_none_or(|header| request.fields.all(&header.name).any(|value| is(header, value.trim_ascii())))
-        && cookie.as_ref().is_none_or(|cookie| cookies(request, &cookie.name).any(|value| is(cookie, value)))
+        && cookie.as_ref().is_none_or(|cookie| cookies(&request.fields, &cookie.name).any(|value| is(cookie, value)))
         && (!crawlers || request.fields.get("user-agent").is_some_and(crawlers::is_known))
-}
-
-/// Returns the values of the cookies with this name (RFC 6265 section 4.2.1). HTTP/2 and HTTP/3 may split the field.
-fn cookies<'r>(request: &'r Request, name: &'r str) -> impl Iterator<Item = &'r [u8]> {
-    let pairs = request.fields.all("cookie").flat_map(|field| field.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let pair = pair.trim_ascii_start();
-        pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::trim_ascii)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use proptest::prelude::*;
     use std::rc::Rc;
     use std::time::{Instant, SystemTime};
 
@@ -173,6 +165,29 @@ mod tests {
         assert_ne!(with("tenant=x"), key(&header, &[("X-Tenant", "x")]), "a cookie is no header");
         let host = |name| key(&Fair::Host, &[("Host", name)]);
         assert_eq!(host("a.example"), host("a.example"));
+    }
+
+    proptest! {
+        /// Whatever a client sends, it counts for something.
+        #[test]
+        fn any_field_is_read(cookie: Vec<u8>, agent: Vec<u8>, forwarded: Vec<u8>) {
+            let mut request = request("/", "10.0.0.1", &[]);
+            for (name, value) in [("Cookie", &cookie), ("User-Agent", &agent), ("X-Forwarded-For", &forwarded)] {
+                request.fields.push(name.as_bytes(), value);
+            }
+            let crawlers = QueueClass {
+                name: "a".to_owned(),
+                weight: 0,
+                paths: Vec::new(),
+                header: None,
+                cookie: Some(NamedValue { name: "a".to_owned(), value: Some("1".to_owned()) }),
+                crawlers: true,
+            };
+            belongs(&request, &crawlers);
+            for fair in [Fair::Address, Fair::Cookie("a".to_owned()), Fair::Header("x-a".to_owned()), Fair::Host] {
+                client(&fair, &request);
+            }
+        }
     }
 
     #[test]

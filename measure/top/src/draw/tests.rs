@@ -114,6 +114,37 @@ fn pool(name: &str) -> stats::PoolSnapshot {
 }
 
 #[test]
+fn the_clients_that_wait_have_a_line_as_long_as_there_is_room() {
+    let mut state = state(3);
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    (server.queue.length, server.queue.clients) = (1_234, 12);
+    server.waiters = (0..10)
+        .map(|number| stats::WaiterSnapshot {
+            client: format!("192.0.2.{number}"),
+            waiting: 1_000 >> number,
+            ..stats::WaiterSnapshot::default()
+        })
+        .collect();
+    let line = |state: &State, columns| {
+        let shown = text(state, columns, 40);
+        shown.lines().find(|line| line.starts_with("Waiting ")).unwrap().trim_end().to_owned()
+    };
+    assert_eq!(line(&state, 80), "Waiting 192.0.2.0 1,000, 192.0.2.1 500, 192.0.2.2 250 and 9 more");
+    assert!(line(&state, 200).ends_with("192.0.2.9 1 and 2 more"), "{}", line(&state, 200));
+    let class = |name: &str, waiting| stats::QueueClassSnapshot {
+        name: name.to_owned(),
+        waiting,
+        ..stats::QueueClassSnapshot::default()
+    };
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    server.queue_classes = vec![class("default", 1_200), class("paid", 34), class("bots", 0)];
+    assert!(line(&state, 200).ends_with("   by class: default 1,200, paid 34"), "{}", line(&state, 200));
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    (server.waiters, server.queue.clients) = (Vec::new(), 0);
+    assert!(!text(&state, 80, 40).contains("Waiting "));
+}
+
+#[test]
 fn a_large_screen_shows_more() {
     let shown = text(&state(3), 200, 60);
     for wanted in ["Response time p95", "RSS", "10 min", "restarts"] {

@@ -18,6 +18,7 @@ pub mod accept;
 pub mod address;
 mod body;
 mod cache;
+mod cookies;
 mod failure;
 mod fields;
 pub mod held;
@@ -28,6 +29,7 @@ mod request;
 
 pub use body::{BodyError, BodyStream, Chunk, FileRegion, Incoming, IncomingBody, Lender};
 pub use cache::Cache;
+pub use cookies::cookies;
 pub use failure::{Failure, Fault, reason_phrase};
 pub use fields::{Fields, Frozen, Span};
 pub use kept::Kept;
