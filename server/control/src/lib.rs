@@ -18,6 +18,7 @@ pub mod cache;
 pub mod client;
 mod connections;
 mod deaths;
+mod described;
 mod fleet;
 mod gate;
 pub mod interrupt;

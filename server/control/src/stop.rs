@@ -93,7 +93,7 @@ fn describe(status: &Status) -> String {
     if let Some(workers) = status.workers {
         lines.push(format!("workers   {} of {workers} ready", status.workers_ready.unwrap_or(0)));
     }
-    lines.extend(crate::interrupt::status_lines(status));
+    lines.extend(crate::described::status_lines(status));
     lines.extend(status.addresses.iter().map(|address| format!("address   {address}")));
     lines.join("\n")
 }

@@ -267,11 +267,11 @@ fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {
 /// Describes a pause and a maintenance, while there are any.
 fn interruptions(facts: &mut TitledLines, server: &ServerSnapshot) {
     if server.pause.state != PauseState::Off {
-        let rest = span(server.pause.remaining_ms / 1000.0);
+        let rest = text::people::span(crate::described::rest(&server.pause));
         facts.line("pause", format!("{}; {rest} more", server.pause.summary()));
     }
     if server.maintenance.on {
-        let text = crate::interrupt::maintenance(&server.maintenance, server.taken_at);
+        let text = crate::described::maintenance(&server.maintenance, server.taken_at);
         text.lines().take(1).for_each(|line| facts.line("service", line));
     }
 }

@@ -38,6 +38,7 @@ pub mod progress;
 mod rack;
 pub mod reconciler;
 mod reply;
+pub mod resume;
 pub mod room;
 mod scoreboard;
 mod scores;

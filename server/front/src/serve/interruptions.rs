@@ -35,9 +35,9 @@ const LONGEST_MESSAGE: usize = 1000;
 
 /// Clones share the state.
 #[derive(Clone)]
-pub(crate) struct Interruptions(Rc<State>);
+pub(crate) struct Interruptions(Rc<InterruptionState>);
 
-struct State {
+struct InterruptionState {
     maintenance: Arc<Maintenance>,
     vitals: Arc<Vitals>,
     log: Arc<ErrorLog>,
@@ -61,7 +61,7 @@ struct OldProgram {
 
 impl Interruptions {
     pub(crate) fn new(releases: &Releases, vitals: &Arc<Vitals>, log: &Arc<ErrorLog>) -> Interruptions {
-        Interruptions(Rc::new(State {
+        Interruptions(Rc::new(InterruptionState {
             maintenance: Arc::default(),
             vitals: vitals.clone(),
             log: log.clone(),
@@ -87,7 +87,8 @@ impl Interruptions {
             let (state, settings) = (self.clone(), self.0.settings.clone());
             spawn_local(async move {
                 let patience = || settings.borrow().timeouts.queue;
-                Pause::follow(&app, patience, |waiting| state.ended(waiting, "its time is over")).await;
+                workers::resume::follow(&app, patience, |waiting| state.ended(waiting, "its time is over"))
+                    .await;
             });
         }
         // Only the first call has an effect.

@@ -9,12 +9,11 @@
 //!    [`Line`], of every front thread.
 //! 3. A pause ends by itself when its time is over, whatever has become of the command that began it.
 //! 4. The requests then go to the queue in order of arrival, no faster than seats become free
-//!    ([`Pause::follow`]), so the limits of the queue are not met by a crowd. Later requests wait behind them.
+//!    ([`crate::resume`]), so the limits of the queue are not met by a crowd. Later requests wait behind them.
 //! 5. A shutdown refuses all of them (503), because the app may not be asked yet.
 
 mod line;
 
-use crate::shared::Shared;
 use handler::path::Path;
 use handler::{Client, Failure};
 use line::{Entered, Line};
@@ -25,12 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
-
-/// The interval of the releases after a pause.
-const TICK: Duration = Duration::from_millis(2);
-/// The least number of requests of a pool that may wait for a seat during the release.
-const LEAST_AHEAD: usize = 16;
 
 /// The terms of a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,53 +134,30 @@ impl Pause {
         }
     }
 
-    /// Ends pauses when their time is over, and passes the requests that have waited on to the queues of
-    /// `shared`. Runs as long as the server. A request waits for its release at most for `patience` once others
-    /// pass it; `over` is called when a pause ends by itself, with the number of requests that have waited.
-    pub async fn follow(shared: &Shared, patience: impl Fn() -> Duration, over: impl Fn(usize)) {
-        let pause = shared.pause();
-        loop {
-            let mut changed = pin!(pause.changed.notified());
-            changed.as_mut().enable();
-            let phase = pause.line().at();
-            match phase {
-                (PausePhase::On, Some(until)) if until <= Instant::now() => {
-                    if let Some(waiting) = pause.end() {
-                        over(waiting);
-                    }
-                }
-                (PausePhase::On, Some(until)) => {
-                    // The result makes no difference: the phase is read again.
-                    let _ = tokio::time::timeout_at(until.into(), changed).await;
-                }
-                (PausePhase::Releasing, _) => {
-                    let mut arrived = pin!(pause.arrived.notified());
-                    arrived.as_mut().enable();
-                    pause.release(shared, patience());
-                    // The queue says nothing when it has room, so this asks.
-                    let _ = tokio::time::timeout(TICK, arrived).await;
-                }
-                _ => changed.await,
-            }
-        }
+    /// Returns the phase, and when a pause that is on ends.
+    pub(crate) fn at(&self) -> (PausePhase, Option<Instant>) {
+        self.line().at()
     }
 
-    /// Passes as many requests on as the queues have room for.
-    fn release(&self, shared: &Shared, patience: Duration) {
-        for pool in shared.pools().indexes() {
-            // Two locks are never held at a time.
-            if self.line().waiting_of(pool) == 0 {
-                continue;
-            }
-            let (seats, queued) = {
-                let queue = shared.dispatch(pool);
-                (queue.seats() as usize, queue.waiting())
-            };
-            let ahead = if seats == 0 { 0 } else { (2 * seats).max(LEAST_AHEAD) };
-            let room = ahead.saturating_sub(queued);
-            let released = self.change(|line| line.release(pool, room, patience, Instant::now()));
-            tell(released, || Fate::Go);
-        }
+    /// Waits until the phase or the terms may have changed. Registered at this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Waits until no released request is on its way to the queue any more. Registered at this call.
+    pub(crate) fn arrived(&self) -> Notified<'_> {
+        self.arrived.notified()
+    }
+
+    /// Returns whether requests of this pool wait.
+    pub(crate) fn holds(&self, pool: PoolIndex) -> bool {
+        self.line().waiting_of(pool) > 0
+    }
+
+    /// Passes on as many requests of this pool as its queue has room for; see [`Line::release`].
+    pub(crate) fn release(&self, pool: PoolIndex, room: usize, patience: Duration) {
+        let released = self.change(|line| line.release(pool, room, patience, Instant::now()));
+        tell(released, || Fate::Go);
     }
 
     /// Waits with a request of this pool and path, on front thread `thread`, until the pause lets it go on. `None`: it does not have to
@@ -199,7 +171,7 @@ impl Pause {
         thread: u16,
         path: &[u8],
         client: &dyn Client,
-    ) -> Result<Option<Place<'_>>, Failure> {
+    ) -> Result<Option<PausedRequest<'_>>, Failure> {
         let (tell, mut fate) = oneshot::channel();
         let number = match self.line().enter(pool, thread, |paths| is_below(paths, path), tell) {
             Entered::Passes => return Ok(None),
@@ -207,7 +179,7 @@ impl Pause {
             Entered::Refused => return Err(shutting_down()),
             Entered::Waits(number) => number,
         };
-        let mut place = Place { pause: self, pool, stage: PlaceStage::Waiting(number) };
+        let mut paused = PausedRequest { pause: self, pool, stage: PausedStage::Waiting(number) };
         let fate = poll_fn(|cx| match Pin::new(&mut fate).poll(cx) {
             Poll::Ready(fate) => Poll::Ready(fate.ok()),
             // A half-closed client loses its position, as in the queue.
@@ -215,11 +187,11 @@ impl Pause {
         });
         match fate.await {
             Some(Fate::Go) => {
-                place.stage = PlaceStage::OnTheWay;
-                Ok(Some(place))
+                paused.stage = PausedStage::OnTheWay;
+                Ok(Some(paused))
             }
             Some(Fate::Refused(failure)) => {
-                place.stage = PlaceStage::Refused;
+                paused.stage = PausedStage::Refused;
                 Err(failure)
             }
             None => Err(Failure::client_gone("the client went away while the app was paused")),
@@ -246,16 +218,16 @@ impl Pause {
     }
 }
 
-/// The place of a request in the line, until the request is in the queue.
+/// A request in the line, until it is in the queue.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct PausedRequest<'a> {
     pause: &'a Pause,
     pool: PoolIndex,
-    stage: PlaceStage,
+    stage: PausedStage,
 }
 
 #[derive(Debug)]
-enum PlaceStage {
+enum PausedStage {
     /// In the line, with this number; or released, and not yet woken.
     Waiting(u64),
     /// Released, and not yet in the queue.
@@ -263,14 +235,14 @@ enum PlaceStage {
     Refused,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PausedRequest<'_> {
     fn drop(&mut self) {
         let pool = self.pool;
         let moves = self.pause.change(|line| {
             match self.stage {
-                PlaceStage::Waiting(number) => line.leave(pool, number, Instant::now()),
-                PlaceStage::OnTheWay => line.arrived(pool),
-                PlaceStage::Refused => {}
+                PausedStage::Waiting(number) => line.leave(pool, number, Instant::now()),
+                PausedStage::OnTheWay => line.arrived(pool),
+                PausedStage::Refused => {}
             }
             line.is_moving(pool)
         });

@@ -6,7 +6,7 @@ mod reply_body;
 
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
-use crate::pause::Place;
+use crate::pause::PausedRequest;
 use crate::reply::{Head, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
@@ -103,20 +103,24 @@ impl Rack {
         }
         let pause = self.local.shared().pause();
         // Kept until the request is in the queue.
-        let _place = if pause.is_closed() { Box::pin(self.paused(call, &**client)).await? } else { None };
+        let _paused = if pause.is_closed() { Box::pin(self.paused(call, &**client)).await? } else { None };
         self.local.submit(call)?;
         Ok(turn)
     }
 
     /// Waits until a pause of the app lets the request go on.
-    async fn paused(&self, call: &Rc<Call>, client: &dyn Client) -> Result<Option<Place<'_>>, Failure> {
+    async fn paused(
+        &self,
+        call: &Rc<Call>,
+        client: &dyn Client,
+    ) -> Result<Option<PausedRequest<'_>>, Failure> {
         let since = Instant::now();
         let path = call.with_head(|head| head.path().to_vec()).unwrap_or_default();
-        let place = self.local.shared().pause().wait(call.pool(), self.local.index(), &path, client).await;
-        if !matches!(place, Ok(None)) {
+        let paused = self.local.shared().pause().wait(call.pool(), self.local.index(), &path, client).await;
+        if !matches!(paused, Ok(None)) {
             call.was_paused(since, Instant::now());
         }
-        place
+        paused
     }
 
     /// Reads the request body and encodes the request.
