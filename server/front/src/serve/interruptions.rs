@@ -76,13 +76,7 @@ impl Interruptions {
     /// Records that the app is loaded, or that there is none. From now on pauses end by themselves, and the file of the settings is followed.
     pub(crate) fn booted(&self, app: Option<Arc<Shared>>) {
         self.look();
-        let following = self.clone();
-        spawn_local(async move {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                following.look();
-            }
-        });
+        spawn_local(self.clone().follow_file());
         if let Some(app) = app.clone() {
             let (state, settings) = (self.clone(), self.0.settings.clone());
             spawn_local(async move {
@@ -332,6 +326,19 @@ impl Interruptions {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Looks at `maintenance.file` as long as the server runs. Without the setting nothing runs until new settings come.
+    async fn follow_file(self) {
+        let mut settings = self.0.settings.clone();
+        loop {
+            if self.file().is_some() {
+                tokio::time::sleep(LOOK).await;
+            } else if settings.changed().await.is_err() {
+                return;
+            }
+            self.look();
         }
     }
 
