@@ -466,12 +466,8 @@ mod tests {
 
     #[test]
     fn the_clients_that_wait_are_listed_and_no_metric_names_them() {
-        let waiter = |client: &str, pool: &str, class: &str| {
-            serde_json::json!({"client": client, "pool": pool, "class": class, "waiting": 1_200, "served": 2, "oldest_wait_ms": 12.0})
-        };
-        let class = |name: &str, weight: u32| {
-            serde_json::json!({"name": name, "weight": weight, "waiting": 3, "clients": 2, "served": 1_000, "waited_ms": 5_000, "refused": 7})
-        };
+        let waiter = |client: &str, pool: &str, class: &str| serde_json::json!({"client": client, "pool": pool, "class": class, "waiting": 1_200, "served": 2, "oldest_wait_ms": 12.0});
+        let class = |name: &str, weight: u32| serde_json::json!({"name": name, "weight": weight, "waiting": 3, "clients": 2, "served": 1_000, "waited_ms": 5_000, "refused": 7});
         let server = told(serde_json::json!({
             "rack": "2.2.4",
             "queue": {"length": 1_201, "oldest_wait_ms": 12.0, "longest": 2_000, "max": 10_000, "clients": 2, "most_of_client": 1_200},

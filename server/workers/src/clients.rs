@@ -92,7 +92,9 @@ fn belongs(request: &Request, class: &QueueClass) -> bool {
         && header
             .as_ref()
             .is_none_or(|header| request.fields.all(&header.name).any(|value| is(header, value.trim_ascii())))
-        && cookie.as_ref().is_none_or(|cookie| cookies(&request.fields, &cookie.name).any(|value| is(cookie, value)))
+        && cookie
+            .as_ref()
+            .is_none_or(|cookie| cookies(&request.fields, &cookie.name).any(|value| is(cookie, value)))
         && (!crawlers || request.fields.get("user-agent").is_some_and(crawlers::is_known))
 }
 

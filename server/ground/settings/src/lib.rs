@@ -52,7 +52,9 @@ pub use raw::Raw;
 pub use reading::{Attached, CONFIG_FILE};
 pub use resolve::Loaded;
 pub use settings::{
-    Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Maintenance, Mruby, NothingToServe, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site, Sites, Timeouts, Tls, Traces,
+    Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs,
+    Maintenance, Mruby, NothingToServe, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site,
+    Sites, Timeouts, Tls, Traces,
 };
 pub use sys::{CpuClock, Machine};
 pub use table::taker::Choice;
