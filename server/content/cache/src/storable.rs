@@ -144,9 +144,12 @@ pub(crate) fn judge(
     }
     let Vary::By(vary) = vary else { return Err(Refusal::Vary) };
     let lifetime = lifetime(response.status, fields, &directives, targeted, policy.heuristic, now);
-    // The heuristic is for resources that are the same for all: a cookie makes that uncertain.
+    // The heuristic is for resources that are the same for all: a cookie makes that uncertain. An app that sends an entity tag wants to be asked
+    // (`fresh_when`).
     let lifetime = match lifetime {
-        Lifetime::Heuristic(_) if request.fields.get("cookie").is_some() => Lifetime::Unknown,
+        Lifetime::Heuristic(_) if request.fields.get("cookie").is_some() || fields.get("etag").is_some() => {
+            Lifetime::Unknown
+        }
         other => other,
     };
     let validator = fields.get("etag").is_some() || fields.get("last-modified").is_some();
@@ -253,6 +256,9 @@ mod tests {
         let modified = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(of(&[], &[modified], &policy), Ok(()));
         assert_eq!(of(&[("Cookie", "a=1")], &[modified], &policy), Err(Refusal::NoLifetime));
+        let asked = [modified, ("ETag", "\"a\""), ("Cache-Control", "public")];
+        let plan = judge(&request("GET", "/", &[]), &response(200, &asked), &policy, SystemTime::now()).unwrap();
+        assert_eq!(plan.lifetime, Lifetime::Unknown);
     }
 
     #[test]

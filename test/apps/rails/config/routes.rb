@@ -15,6 +15,7 @@ Rails.application.routes.draw do
   %w[events endless].each { |action| get "streams/#{action}" => "streams##{action}" }
   get "templates/show" => "templates#show"
   %w[sent data accelerated].each { |action| get "files/#{action}" => "files##{action}" }
+  %w[long versioned asked own default].each { |action| get "kept/#{action}" => "kept##{action}" }
   resources :documents, only: %i[new create show]
   get "cable_page" => "pages#cable"
   get "action_cable.js" => "pages#cable_script"

@@ -76,7 +76,7 @@ section! { Category::Cache;
         key: "cache.heuristic",
         flags: &[long("cache-heuristic", "TIME")],
         default: "1m",
-        more: "A response with Last-Modified and no lifetime is kept for a tenth of the time since then, at most this long (RFC 9111 \
+        more: "A response with Last-Modified, without lifetime and ETag, is kept for a tenth of the time since then, at most this long (RFC 9111 \
                section 4.2.2), unless its request has cookies. 0 keeps none.",
         reloadable: true,
     }
