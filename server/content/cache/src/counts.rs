@@ -157,11 +157,10 @@ impl Counts {
     /// Returns the counts by route, the busiest first.
     pub fn routes(&self) -> Vec<RouteCount> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |(route, count): (&Box<str>, &RouteCount)| RouteCount {
-            route: route.to_string(),
-            ..count.clone()
-        };
-        let mut all: Vec<RouteCount> = routes.iter().map(of).collect();
+        let mut all: Vec<RouteCount> = routes
+            .iter()
+            .map(|(route, count)| RouteCount { route: route.to_string(), ..count.clone() })
+            .collect();
         all.sort_by_key(|count| (std::cmp::Reverse(count.hits + count.misses), count.route.clone()));
         all
     }

@@ -26,6 +26,7 @@ mod histories;
 mod key;
 mod policy;
 mod purge;
+mod resource;
 mod respond;
 mod reuse;
 mod service;

@@ -3,7 +3,6 @@
 use crate::policy::Policy;
 use crate::status::CacheStatus;
 use crate::stored::Stored;
-use bytes::Bytes;
 use handler::{Body, Fields, Request, Response};
 use representation::byteranges::{self, Ranges};
 use representation::coding::{self, Coding, Preferences};
@@ -63,14 +62,15 @@ fn plain(response: Response) -> Answered {
 
 /// Returns the whole response in the best coding that is ready.
 fn encoded(stored: &Stored, request: &Request, policy: &Policy, mut fields: Fields) -> Answered {
-    let body = |bytes: &Bytes| if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes.clone()) };
-    let whole = Response::new(stored.status, fields.clone(), body(&stored.body));
-    let may = policy.compress_from.is_some_and(|least| coding::may_encode(&whole, least, false));
-    if !may {
-        if stored.body.is_empty() && !matches!(stored.status, 204 | 304) {
+    let whole = |fields| {
+        let body = if stored.body.is_empty() { Body::Empty } else { Body::Bytes(stored.body.clone()) };
+        Response::new(stored.status, fields, body)
+    };
+    if !is_encoded(stored, policy) {
+        if stored.body.is_empty() && stored.status != 204 {
             fields.push(b"Content-Length", b"0");
         }
-        return plain(Response { fields, ..whole });
+        return plain(whole(fields));
     }
     let preferences = Preferences::read(request.fields.all("accept-encoding"));
     let best = preferences
@@ -78,20 +78,24 @@ fn encoded(stored: &Stored, request: &Request, policy: &Policy, mut fields: Fiel
         .unwrap_or(Coding::Identity);
     coding::vary(&mut fields);
     match (best, stored.forms.get(best)) {
-        (Coding::Identity, _) => plain(Response { fields, ..whole }),
+        (Coding::Identity, _) => plain(whole(fields)),
         (coding, Some(Some(form))) => {
             coding::describe(&mut fields, coding.token().unwrap_or_default());
             plain(Response::new(stored.status, fields, Body::Bytes(form.clone())))
         }
         // The pipeline encodes this one while it is sent.
-        (coding, _) => Answered { response: whole, wanted: Some(coding) },
+        (coding, _) => Answered { response: whole(fields), wanted: Some(coding) },
     }
+}
+
+/// Returns whether the response is encoded for clients that accept it.
+fn is_encoded(stored: &Stored, policy: &Policy) -> bool {
+    stored.codable && policy.compress_from.is_some_and(|least| stored.body.len() as u64 >= least)
 }
 
 /// Returns a 304 with the fields that the 200 would have (RFC 9110 section 15.4.5).
 fn not_modified(mut fields: Fields, stored: &Stored, request: &Request, policy: &Policy) -> Response {
-    let whole = Response::new(200, fields.clone(), Body::Bytes(stored.body.clone()));
-    if policy.compress_from.is_some_and(|least| coding::may_encode(&whole, least, false)) {
+    if is_encoded(stored, policy) {
         coding::vary(&mut fields);
         let preferences = Preferences::read(request.fields.all("accept-encoding"));
         if preferences.best(|_| true) != Some(Coding::Identity) {

@@ -257,7 +257,8 @@ mod tests {
         assert_eq!(of(&[], &[modified], &policy), Ok(()));
         assert_eq!(of(&[("Cookie", "a=1")], &[modified], &policy), Err(Refusal::NoLifetime));
         let asked = [modified, ("ETag", "\"a\""), ("Cache-Control", "public")];
-        let plan = judge(&request("GET", "/", &[]), &response(200, &asked), &policy, SystemTime::now()).unwrap();
+        let plan =
+            judge(&request("GET", "/", &[]), &response(200, &asked), &policy, SystemTime::now()).unwrap();
         assert_eq!(plan.lifetime, Lifetime::Unknown);
     }
 

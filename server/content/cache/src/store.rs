@@ -13,12 +13,11 @@ use crate::flight::Flights;
 use crate::key;
 use crate::policy::Policy;
 use crate::purge::Purge;
+use crate::resource::Resource;
 use crate::storable::Refusal;
 use crate::stored::Stored;
-use handler::Fields;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use smallvec::SmallVec;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,9 +25,6 @@ use std::time::{Duration, Instant};
 
 /// The most variants of a resource; the oldest one makes room for a new one.
 const MOST_VARIANTS: usize = 32;
-
-/// What each entry costs beside its key and its responses, in bytes: the table's slot, and the allocator's rounding.
-const OVERHEAD: usize = 128;
 
 /// How long a URL whose response may not be shared is not collapsed.
 const NOT_COLLAPSED: Duration = Duration::from_secs(30);
@@ -39,38 +35,12 @@ const MOST_NOT_COLLAPSED: usize = 1 << 14;
 /// The expected size of an entry, in bytes.
 const TYPICAL: u64 = 8 << 10;
 
-/// The variants of a resource.
-///
-/// Its weight is that of the moment when it was put: the cache asks again when an entry is replaced, and must hear the same.
-#[derive(Debug)]
-pub(crate) struct Resource {
-    pub(crate) variants: SmallVec<[Arc<Stored>; 1]>,
-    weight: u64,
-}
-
-impl Resource {
-    fn new(key: &[u8], variants: SmallVec<[Arc<Stored>; 1]>) -> Arc<Resource> {
-        let stored: usize = variants.iter().map(|stored| stored.bytes() + size_of::<Arc<Stored>>()).sum();
-        let weight = (size_of::<Resource>() + key.len() + OVERHEAD + stored) as u64;
-        Arc::new(Resource { variants, weight })
-    }
-
-    /// Returns the variant for a request.
-    pub(crate) fn variant(&self, request: &Fields) -> Option<&Arc<Stored>> {
-        // The newest one that matches (RFC 9111 section 4.1).
-        self.variants
-            .iter()
-            .rev()
-            .find(|stored| stored.selection.matches(request, stored.head.get("content-language")))
-    }
-}
-
 #[derive(Debug, Clone)]
 struct ByBytes;
 
 impl Weighter<Box<[u8]>, Arc<Resource>> for ByBytes {
     fn weight(&self, _: &Box<[u8]>, resource: &Arc<Resource>) -> u64 {
-        resource.weight
+        resource.weight()
     }
 }
 
@@ -328,7 +298,7 @@ impl Store {
             .resources
             .iter()
             .map(|(key, resource)| Listed {
-                bytes: resource.weight,
+                bytes: resource.weight(),
                 key: String::from_utf8_lossy(&key).into_owned(),
                 variants: resource.variants.len(),
                 hits: resource.variants.iter().map(|stored| stored.hits.load(Ordering::Relaxed)).sum(),
@@ -388,7 +358,7 @@ mod tests {
     use crate::storable::judge;
     use crate::stored::Arrival;
     use crate::testing::request;
-    use handler::{Body, Response};
+    use handler::{Body, Fields, Response};
     use proptest::prelude::*;
     use std::time::SystemTime;
 

@@ -9,8 +9,8 @@ use crate::freshness::initial_age;
 use crate::storable::Plan;
 use crate::vary::Selection;
 use bytes::Bytes;
-use handler::{Fields, Request, Span};
-use representation::coding::Coding;
+use handler::{Body, Fields, Request, Response, Span};
+use representation::coding::{self, Coding};
 use representation::conditions::Tag;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -122,6 +122,8 @@ pub(crate) struct Stored {
     pub(crate) status: u16,
     pub(crate) head: Head,
     pub(crate) body: Bytes,
+    /// Whether it may be encoded, whatever its length is.
+    pub(crate) codable: bool,
     pub(crate) forms: Arc<EncodedForms>,
     pub(crate) lifetime: Duration,
     /// Its age when it arrived.
@@ -170,9 +172,11 @@ impl Stored {
         request: &Request,
         arrival: Arrival,
     ) -> Stored {
+        let kept = kept_fields(fields, &plan.directives, arrival.since);
         Stored {
             status,
-            head: Head::new(&kept_fields(fields, &plan.directives, arrival.since)),
+            head: Head::new(&kept),
+            codable: is_codable(status, kept, &body),
             body,
             forms: Arc::default(),
             lifetime: plan.lifetime.duration(),
@@ -189,9 +193,11 @@ impl Stored {
 
     /// Returns the response with the fields of a 304 (RFC 9111 section 3.2). `plan`: what the new fields say.
     pub(crate) fn validated(&self, fields: &Fields, plan: &Plan, arrival: Arrival) -> Stored {
+        let kept = kept_fields(fields, &plan.directives, arrival.since);
         Stored {
             status: self.status,
-            head: Head::new(&kept_fields(fields, &plan.directives, arrival.since)),
+            head: Head::new(&kept),
+            codable: is_codable(self.status, kept, &self.body),
             body: self.body.clone(),
             forms: self.forms.clone(),
             lifetime: plan.lifetime.duration(),
@@ -241,6 +247,7 @@ impl Stored {
         Stored {
             status: parts.status,
             head: Head::new(&parts.fields),
+            codable: is_codable(parts.status, parts.fields, &parts.body),
             body: parts.body,
             forms: Arc::default(),
             lifetime: parts.lifetime,
@@ -291,6 +298,7 @@ impl Stored {
             status: 200,
             head: Head::default(),
             body: Bytes::from_static(b"body"),
+            codable: false,
             forms: Arc::default(),
             lifetime,
             initial_age: Duration::ZERO,
@@ -303,6 +311,11 @@ impl Stored {
             hits: AtomicU64::new(0),
         }
     }
+}
+
+/// Returns whether a response may be encoded (RFC 9110 section 8.4), whatever its length is.
+fn is_codable(status: u16, fields: Fields, body: &Bytes) -> bool {
+    coding::may_encode(&Response::new(status, fields, Body::Bytes(body.clone())), 0, false)
 }
 
 /// Fields that name tags, for purges. The client does not see them.
@@ -360,7 +373,6 @@ mod tests {
     use crate::policy::Policy;
     use crate::storable::judge;
     use crate::testing::request;
-    use handler::{Body, Response};
 
     fn stored(all: &[(&str, &str)]) -> Stored {
         let mut fields = Fields::default();

@@ -6,11 +6,14 @@
 use handler::Fields;
 use smallvec::SmallVec;
 
+/// The name of a field in lower case, and its value; `None` if the request did not have it.
+pub(crate) type Pair = (Box<[u8]>, Option<Box<[u8]>>);
+
 /// The fields that select a variant, as the request had them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Selection {
     /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request did not have.
-    pairs: Box<[(Box<[u8]>, Option<Box<[u8]>>)]>,
+    pairs: Box<[Pair]>,
     /// How many of them are [`FORWARDING`] fields that the request had.
     forwarding: usize,
 }
@@ -93,13 +96,12 @@ impl Selection {
                 && language
                     .is_some_and(|language| wanted_language(request) == Some(language.to_ascii_lowercase()))
         };
-        let matches = |(name, value): &(Box<[u8]>, Option<Box<[u8]>>)| {
-            normal(name, request).as_deref() == value.as_deref() || is_wanted(name)
-        };
+        let matches =
+            |(name, value): &Pair| normal(name, request).as_deref() == value.as_deref() || is_wanted(name);
         forwarding_fields(request) == self.forwarding && self.pairs.iter().all(matches)
     }
 
-    pub(crate) fn from_pairs(pairs: Vec<(Box<[u8]>, Option<Box<[u8]>>)>) -> Selection {
+    pub(crate) fn from_pairs(pairs: Vec<Pair>) -> Selection {
         let forwarding = pairs.iter().filter(|(name, value)| value.is_some() && is_forwarding(name)).count();
         Selection { pairs: pairs.into(), forwarding }
     }
@@ -110,10 +112,8 @@ impl Selection {
 
     /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let of = |(name, value): &(Box<[u8]>, Option<Box<[u8]>>)| {
-            size_of::<(Box<[u8]>, Option<Box<[u8]>>)>()
-                + name.len()
-                + value.as_ref().map_or(0, |value| value.len())
+        let of = |(name, value): &Pair| {
+            size_of::<Pair>() + name.len() + value.as_ref().map_or(0, |value| value.len())
         };
         self.pairs.iter().map(of).sum()
     }

@@ -10,7 +10,7 @@
 mod format;
 
 use crate::purge::Purge;
-use crate::store::Resource;
+use crate::resource::Resource;
 use crate::stored::Stored;
 use bytes::Bytes;
 use quick_cache::sync::Cache;
@@ -64,6 +64,9 @@ impl Lifecycle<Box<[u8]>, Entry> for Evictions {
     }
 }
 
+/// The files by key.
+type Index = Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>;
+
 enum Order {
     Write(Box<[u8]>, Arc<Resource>),
     Delete(Box<[u8]>),
@@ -72,7 +75,7 @@ enum Order {
 /// The folder of a cache.
 pub(crate) struct Disk {
     folder: Arc<Path>,
-    index: Arc<Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>>,
+    index: Arc<Index>,
     orders: SyncSender<Order>,
     skipped: AtomicU64,
 }
@@ -186,7 +189,7 @@ impl Disk {
 /// The thread that writes.
 struct Writer {
     folder: Arc<Path>,
-    index: Arc<Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>>,
+    index: Arc<Index>,
     log: Log,
     failed: AtomicBool,
 }

@@ -73,7 +73,7 @@ pub(super) fn zstd_frame(padding: Padding, out: &mut Vec<u8>) {
 /// 01, eight bits of MSKIPLEN - 1, and two bits to the end of the byte.
 pub(super) fn brotli_metadata(padding: Padding, out: &mut Vec<u8>) {
     if let Some(less) = padding.0.checked_sub(1) {
-        let head = 0b01_0_11_0_u16 | u16::from(less) << 6;
+        let head = 0b01_0110_u16 | u16::from(less) << 6;
         out.extend_from_slice(&head.to_le_bytes());
         out.extend(padding.bytes());
     }
