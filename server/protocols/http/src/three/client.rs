@@ -4,7 +4,6 @@
 //! 1. Bytes are read from QUIC only when the handler asks for them, so a slow handler slows its client down.
 //! 2. After the exchange, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
-use super::body::Unsendable;
 use super::hub::{Counted, Hub, Waits};
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
@@ -119,21 +118,19 @@ impl StreamClient {
         }
     }
 
-    /// Returns the next bytes that the client sends in a tunnel; `None` at their end. Unlike a body they have no limit and no minimum rate.
-    ///
-    /// # Errors
-    /// The client has reset the stream, or has gone.
-    pub(super) fn poll_tunnel(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Unsendable>> {
+    /// Returns the next bytes that the client sends in a tunnel; `None` at their end. Unlike a body they have no limit and no minimum rate. The error
+    /// is [`BodyError::Gone`]: the client has reset the stream, or has gone.
+    pub(super) fn poll_tunnel(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut receiving = self.receiving.borrow_mut();
         loop {
             if let Some(bytes) = receiving.data.pop_front() {
-                return Poll::Ready(Ok(Some(bytes)));
+                return Poll::Ready(Some(Ok(bytes)));
             }
             if receiving.stopped.is_some() {
-                return Poll::Ready(Err(Unsendable));
+                return Poll::Ready(Some(Err(BodyError::Gone)));
             }
             if receiving.ended {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(None);
             }
             if receiving.poll_more(cx).is_pending() {
                 return Poll::Pending;

@@ -67,7 +67,8 @@ pub(super) async fn run(
 
 /// Passes the client's bytes to the far end. Returns early if that takes no more; the caller then lets the client know.
 async fn pass_up(client: &StreamClient, io: &dyn TunnelEnd) -> Result<(), Unsendable> {
-    while let Some(bytes) = poll_fn(|cx| client.poll_tunnel(cx)).await? {
+    while let Some(bytes) = poll_fn(|cx| client.poll_tunnel(cx)).await {
+        let bytes = bytes.map_err(|_| Unsendable)?;
         let mut at = 0;
         while at < bytes.len() {
             match poll_fn(|cx| poll_write(io, &bytes[at..], cx)).await {
