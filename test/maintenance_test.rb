@@ -150,7 +150,7 @@ class MaintenanceTest < Case
     3.times { get("/", to: own) }
     assert_match(/^firebrick_maintenance 1$/, own.metrics)
     assert_match(/^firebrick_maintenance_responses(_total)? 3$/, own.metrics)
-    assert_equal [true, 3], own.stats["maintenance"].values_at("on", "responses")
+    assert_equal [true, 3], own.stats["maintenance_state"].values_at("on", "responses")
     assert_match(/^service +maintenance is on/, own.command_line("stats", own.dir).first)
     assert_match(/^service +maintenance is on/, own.command_line("status", own.dir).first)
     json = JSON.parse(assert_maintenance(own, "--json"))

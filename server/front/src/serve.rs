@@ -168,7 +168,7 @@ async fn run(
     let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
     let snapshotter =
-        Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &interruptions, &record, started);
+        Snapshotter::new(&releases, &pool, &threads, &encryption, &interruptions, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
     observer.begin(snapshotter);

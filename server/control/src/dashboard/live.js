@@ -142,7 +142,7 @@ const hasGenerations = (told) => told.phase > 0 || told.workers.some((one) => on
 
 // --- what interrupts the service
 
-function showInterruptions({ pause, maintenance, taken_at }) {
+function showInterruptions({ pause, maintenance_state: maintenance, taken_at }) {
   const paused = pause && pause.state !== "off", closed = maintenance?.on;
   id("pause").hidden = !paused;
   if (paused) id("pause").replaceChildren(element("b", {}, `Pause, ${pause.state}: `),

@@ -89,6 +89,11 @@ impl Interruptions {
         let _ = self.0.app.set(app);
     }
 
+    /// Returns the health of the same server.
+    pub(crate) fn vitals(&self) -> Arc<Vitals> {
+        self.0.vitals.clone()
+    }
+
     /// Returns the maintenance for the front threads.
     pub(crate) fn maintenance_of_threads(&self) -> Arc<Maintenance> {
         self.0.maintenance.clone()

@@ -111,7 +111,7 @@ pub struct Status {
     pub addresses: Vec<String>,
     #[serde(default)]
     pub pause: PauseSnapshot,
-    #[serde(default)]
+    #[serde(default, rename = "maintenance_state")]
     pub maintenance: MaintenanceSnapshot,
 }
 

@@ -116,7 +116,7 @@ figures! {
         pause: PauseSnapshot = part,
         /// The [maintenance](maintenance.md) of the server.
         #[serde(default)]
-        maintenance: MaintenanceSnapshot = part,
+        maintenance as "maintenance_state": MaintenanceSnapshot = part,
         /// Full garbage collections between requests ([workers](workers.md#garbage-collection-between-requests)).
         #[serde(default)]
         out_of_band_gc: OutOfBandGc = part,
