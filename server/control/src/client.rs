@@ -307,10 +307,20 @@ pub(crate) fn order<T: DeserializeOwned>(
     order: &impl Serialize,
 ) -> Result<T, String> {
     let written = serde_json::to_string(order).unwrap_or_default();
-    let text =
-        client.order(target, written.as_bytes()).map_err(|error| crate::interrupt::reason(&error, dir))?;
+    let text = client.order(target, written.as_bytes()).map_err(|error| reason(&error, dir))?;
     serde_json::from_str(&text)
         .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())
+}
+
+/// Returns the server's own reason, if it has refused the order.
+pub(crate) fn reason(error: &Error, dir: &Path) -> String {
+    let Error::Refused(status, text) = error else { return explain(error, dir) };
+    if matches!(status, 404 | 405) {
+        return "the server does not know this order: it runs another version".to_owned();
+    }
+    let told = serde_json::from_str::<serde_json::Value>(text).ok();
+    let told = told.and_then(|told| told.get("error")?.as_str().map(str::to_owned));
+    told.unwrap_or_else(|| explain(error, dir))
 }
 
 /// Describes an error, with a remedy if no server runs for the app in `dir`.

@@ -4,7 +4,7 @@
 //! 1. The exit code is 0 if the server carried the order out, else 1.
 //! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a pause ends by itself.
 
-use crate::client::{Client, Error, explain};
+use crate::client::{Client, Error, reason};
 use crate::described::maintenance;
 use crate::orders::{MaintenanceOrder, PauseOrder};
 use serde::Serialize;
@@ -133,17 +133,6 @@ fn ask<T: DeserializeOwned>(dir: &Path, client: &Client, target: &str) -> Result
 fn read<T: DeserializeOwned>(client: &Client, text: String) -> Result<T, String> {
     let read = serde_json::from_str(&text);
     read.map_err(|error| Error::NotControl(client.address().clone(), error.to_string()).to_string())
-}
-
-/// Returns the server's own reason, if it has refused the order.
-pub(crate) fn reason(error: &Error, dir: &Path) -> String {
-    let Error::Refused(status, text) = error else { return explain(error, dir) };
-    if matches!(status, 404 | 405) {
-        return "the server does not know this order: it runs another version".to_owned();
-    }
-    let told = serde_json::from_str::<serde_json::Value>(text).ok();
-    let told = told.and_then(|told| told.get("error")?.as_str().map(str::to_owned));
-    told.unwrap_or_else(|| explain(error, dir))
 }
 
 #[cfg(test)]

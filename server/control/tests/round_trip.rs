@@ -1,6 +1,7 @@
 //! Tests server and client together, over a real socket.
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
+use control::cache::{PurgeOrder, Purged};
 use control::client::{self, Client};
 use control::orders::{self, OrderError};
 use control::reload::{ReloadLine, ReloadWish};
@@ -70,6 +71,22 @@ struct Figures;
 static ORDERS: std::sync::Mutex<Vec<PumaCommand>> = std::sync::Mutex::new(Vec::new());
 
 impl Provider for Figures {
+    fn cache(&self, limit: usize) -> Option<stats::CacheReport> {
+        assert!(limit > 0, "the server refuses 0");
+        None
+    }
+
+    fn cached(&self, _: &str) -> Option<stats::CacheLookup> {
+        None
+    }
+
+    async fn purge(&self, order: PurgeOrder) -> Result<Purged, OrderError> {
+        match order.paths.iter().any(|path| path == "/off") {
+            true => Err(OrderError::Conflict("the cache is off".to_owned())),
+            false => Ok(Purged { removed: order.paths.len() as u64, shared: false, error: None }),
+        }
+    }
+
     fn order(&self, order: PumaCommand) {
         ORDERS.lock().unwrap().push(order);
     }

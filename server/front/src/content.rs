@@ -8,7 +8,7 @@ use crate::scripts::local::{LocalScripts, MatchedRoute};
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
 use crate::stamp::Stamp;
-use cache::Cache;
+use cache::{Cache, Origin};
 use handler::{Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
@@ -24,6 +24,12 @@ use workers::Rack;
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
     pub(crate) rack: Rack,
+}
+
+impl Origin for App {
+    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.rack.handle(exchange).await })
+    }
 }
 
 /// Everything that responds to requests. A mruby handler can pass its request back to it.

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 
 /// What a response says, in the model's terms.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct ResponseTerms {
     fields: &'static [(&'static str, &'static str)],
     /// It may be kept for other clients, if nothing else forbids it.
     shared: bool,
@@ -31,7 +31,7 @@ struct Said {
     with_authorization: bool,
 }
 
-const NONE: Said = Said {
+const NONE: ResponseTerms = ResponseTerms {
     fields: &[],
     shared: true,
     public: false,
@@ -42,36 +42,41 @@ const NONE: Said = Said {
     with_authorization: false,
 };
 
-const SAID: &[Said] = &[
-    Said { fields: &[("Cache-Control", "max-age=1000")], fresh: true, ..NONE },
-    Said {
+const TERMS: &[ResponseTerms] = &[
+    ResponseTerms { fields: &[("Cache-Control", "max-age=1000")], fresh: true, ..NONE },
+    ResponseTerms {
         fields: &[("Cache-Control", "public, max-age=1000")],
         fresh: true,
         public: true,
         with_authorization: true,
         ..NONE
     },
-    Said { fields: &[("Cache-Control", "s-maxage=1000")], fresh: true, with_authorization: true, ..NONE },
-    Said { fields: &[("Cache-Control", "private, max-age=1000")], shared: false, ..NONE },
-    Said {
+    ResponseTerms {
+        fields: &[("Cache-Control", "s-maxage=1000")],
+        fresh: true,
+        with_authorization: true,
+        ..NONE
+    },
+    ResponseTerms { fields: &[("Cache-Control", "private, max-age=1000")], shared: false, ..NONE },
+    ResponseTerms {
         fields: &[("Cache-Control", "max-age=1000"), ("Cache-Control", "PRIVATE")],
         shared: false,
         ..NONE
     },
-    Said { fields: &[("Cache-Control", "no-store, max-age=1000")], shared: false, ..NONE },
-    Said { fields: &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], ..NONE },
-    Said {
+    ResponseTerms { fields: &[("Cache-Control", "no-store, max-age=1000")], shared: false, ..NONE },
+    ResponseTerms { fields: &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], ..NONE },
+    ResponseTerms {
         fields: &[("Cache-Control", "max-age=0, must-revalidate"), ("ETag", "\"b\"")],
         with_authorization: true,
         ..NONE
     },
-    Said {
+    ResponseTerms {
         fields: &[("Cache-Control", "max-age=1000"), ("Set-Cookie", "s=1")],
         fresh: true,
         sets_cookie: true,
         ..NONE
     },
-    Said {
+    ResponseTerms {
         fields: &[("Cache-Control", "public, max-age=1000"), ("Set-Cookie", "s=1")],
         fresh: true,
         public: true,
@@ -79,13 +84,13 @@ const SAID: &[Said] = &[
         with_authorization: true,
         ..NONE
     },
-    Said {
+    ResponseTerms {
         fields: &[("Cache-Control", "max-age=1000"), ("Vary", "cookie")],
         fresh: true,
         varies_by_cookie: true,
         ..NONE
     },
-    Said {
+    ResponseTerms {
         fields: &[("Cache-Control", "public, max-age=1000"), ("Vary", "Accept-Encoding, Cookie")],
         fresh: true,
         public: true,
@@ -93,23 +98,23 @@ const SAID: &[Said] = &[
         with_authorization: true,
         ..NONE
     },
-    Said {
+    ResponseTerms {
         fields: &[("Cache-Control", "max-age=1000"), ("Vary", "Accept-Language")],
         fresh: true,
         varies_by_language: true,
         ..NONE
     },
-    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "*")], shared: false, ..NONE },
-    Said {
+    ResponseTerms { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "*")], shared: false, ..NONE },
+    ResponseTerms {
         fields: &[("CDN-Cache-Control", "private"), ("Cache-Control", "max-age=1000")],
         shared: false,
         ..NONE
     },
-    Said { fields: &[("ETag", "\"c\"")], shared: false, ..NONE },
-    Said { fields: &[], shared: false, ..NONE },
-    Said { fields: &[("Expires", "Fri, 01 Jan 2100 00:00:00 GMT")], fresh: true, ..NONE },
-    Said { fields: &[("Expires", "0")], shared: false, ..NONE },
-    Said {
+    ResponseTerms { fields: &[("ETag", "\"c\"")], shared: false, ..NONE },
+    ResponseTerms { fields: &[], shared: false, ..NONE },
+    ResponseTerms { fields: &[("Expires", "Fri, 01 Jan 2100 00:00:00 GMT")], fresh: true, ..NONE },
+    ResponseTerms { fields: &[("Expires", "0")], shared: false, ..NONE },
+    ResponseTerms {
         fields: &[("Cache-Control", "private=\"Set-Cookie\", max-age=1000"), ("Set-Cookie", "s=1")],
         fresh: true,
         ..NONE
@@ -136,7 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
     let method = prop_oneof![8 => Just("GET"), 1 => Just("HEAD"), 1 => Just("POST")];
     let status = prop_oneof![9 => Just(200_u16), 1 => Just(404), 1 => Just(500)];
     let who = (0_usize..3, any::<bool>(), prop::bool::weighted(0.2), prop::sample::select(vec!["en", "de"]));
-    (method, 0_usize..2, who, 0..SAID.len(), status, any::<bool>()).prop_map(
+    (method, 0_usize..2, who, 0..TERMS.len(), status, any::<bool>()).prop_map(
         |(method, target, (client, cookie, authorization, language), said, status, streams)| Step {
             method,
             target,
@@ -163,7 +168,7 @@ impl Origin for App {
     fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         let (said, status, streams) = self.next.borrow().expect("a step has said what the app says");
         let mut fields = Fields::default();
-        SAID[said].fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        TERMS[said].fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
         let serial = self.said.borrow().len();
         self.said.borrow_mut().push(said);
         drop(exchange);
@@ -222,7 +227,7 @@ async fn body(response: Response) -> String {
 }
 
 /// Returns whether the response to `first` may be sent for `again` without asking the app.
-fn may_share(policy: &Policy, said: &Said, first: &Step, again: &Step) -> bool {
+fn may_share(policy: &Policy, said: &ResponseTerms, first: &Step, again: &Step) -> bool {
     let secret = said.sets_cookie || said.varies_by_cookie;
     said.shared
         && said.fresh
@@ -268,7 +273,7 @@ async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
         if calls == 1 && serial != before {
             return Err(format!("{step:?} asked the app and got the response to {first:?}"));
         }
-        let said = &SAID[app.said.borrow()[serial]];
+        let said = &TERMS[app.said.borrow()[serial]];
         if calls == 0 && !may_share(&policy, said, first, step) {
             return Err(format!("{step:?} got the response to {first:?}, which said {said:?}"));
         }

@@ -4,11 +4,10 @@ mod purges;
 
 pub(crate) use purges::SharedPurges;
 
-use crate::content::App;
 use crate::error_log::ErrorLog;
 use cache::{Kept, Listed, Origin, Policy, Purge, RouteCount, Store};
 use control::cache::PurgeOrder;
-use handler::{Exchange, Handler as _, Response};
+use handler::{Exchange, Response};
 use proxy::Proxy;
 use settings::Settings;
 use stats::{CacheLookup, CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot, CacheVariant};
@@ -127,12 +126,6 @@ pub(crate) fn carry_out(store: &Store, order: &PurgeOrder) -> Result<u64, String
     let tags = order.tags.iter().map(|tag| Ok(Purge::Tag(tag.clone())));
     let purges: Vec<Purge> = all.chain(paths).chain(tags).collect::<Result<_, String>>()?;
     Ok(purges.iter().map(|purge| store.purge(purge) as u64).sum())
-}
-
-impl Origin for App {
-    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
-        Box::pin(async move { self.rack.handle(exchange).await })
-    }
 }
 
 /// The origin of a proxied request.
