@@ -45,6 +45,10 @@ class CacheTest < Case
       when "/fragile"
         fields = { "cache-control" => "max-age=0, stale-if-error=60", "etag" => '"f"' }
         FAIL.any? ? [503, text.({}), ["down"]] : [200, text.(fields), body]
+      when "/slow"
+        fields = { "cache-control" => "max-age=0, stale-if-error=60", "etag" => "\"s#{number}\"" }
+        sleep 2.5 if number > 1
+        [200, text.(fields), body]
       when "/break" then FAIL << true; [204, {}, []]
       when "/stream" then [200, text.("cache-control" => "max-age=60"), Slow.new("one ", "two ", "three")]
       when "/large" then [200, text.("cache-control" => "max-age=60"), ["x" * 30_000]]
@@ -175,6 +179,26 @@ class CacheTest < Case
     assert_equal [200, first], [stale.status, stale.body]
     assert_match(/fwd=stale; fwd-status=503/, status(stale))
     assert_status 503, get("/fragile?other", to: own)
+  end
+
+  it "sends what it has when the app is slow, and the new page when it has arrived" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB", stale_if_slow: 0.3 } })
+    first = body("/slow", to: own)
+    pages = nil
+    assert_operator elapsed { pages = Array.new(8) { Thread.new { body("/slow", to: own) } }.map(&:value) }, :<, 2.2
+    assert_equal [first], pages.uniq
+    wait_until("the new page") { body("/slow", to: own) != first }
+  end
+
+  it "does not ask a failing app for each of many clients" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    get("/fragile", to: own)
+    get("/break", to: own)
+    before = own.stats["requests"]
+    Array.new(30) { Thread.new { assert_status 200, get("/fragile", to: own) } }.each(&:join)
+    served = own.stats["workers"].sum { |worker| worker["requests"] }
+    # The first page, /break, and a few of the thirty.
+    assert_operator served, :<, 10, before
   end
 
   it "purges paths, tags and everything, and shows what it keeps" do

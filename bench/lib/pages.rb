@@ -43,22 +43,31 @@ module Bench
                           body: BODY, peers: peers, wanted: wanted, app: "listing")
     end
 
-    GZIP = "gzip on; gzip_proxied any; gzip_types text/html;".sub(" gzip_types text/html;", "")
+    GZIP = "gzip on; gzip_proxied any;"
     CACHE = "proxy_cache_path {home}/cache keys_zone=kept:10m; proxy_cache kept;"
+    ZSTD_PEER = Loads::Wrk.new(connections: CONNECTIONS, headers: { "Accept-Encoding" => "gzip" })
+
+    # Puma with Rack::Deflater, which knows gzip only.
+    def self.deflater(**rest) = Peer.new(command: "env DEFLATE=1 #{format(PUMA, 'tcp://127.0.0.1:{port}')}", **rest)
+
+    # The same page as a file.
+    def self.file = Peer.new(command: Peers::FIREBRICK, config: { "page.html" => BODY, "static.json" => "{}" })
+
+    def self.kept(packed)
+      nginx = nginx(packed ? "#{GZIP} #{CACHE}" : CACHE, env: "KEPT=1")
+      thruster = thruster(packed ? "KEPT=1" : "KEPT=1 GZIP_COMPRESSION_ENABLED=0")
+      { "firebrick" => served("env KEPT=1", "--cache 64MiB"), "file" => file, "nginx" => nginx, "thruster" => thruster }
+    end
 
     def self.all
-      plain = served
-      gzip = { "firebrick" => plain, "deflater" => Peer.new(command: "env DEFLATE=1 #{format(PUMA, 'tcp://127.0.0.1:{port}')}"),
-               "nginx" => nginx(GZIP), "thruster" => thruster("CACHE_SIZE=0") }
-      kept = { "firebrick" => served("env KEPT=1", "--cache 64MiB"), "file" => Peer.new(command: "#{Peers::FIREBRICK} {home}", config: {}),
-               "nginx" => nginx(CACHE, env: "KEPT=1"), "thruster" => thruster("KEPT=1 GZIP_COMPRESSION_ENABLED=0") }
-      kept["file"] = Peer.new(command: Peers::FIREBRICK, config: { "page.html" => BODY, "static.json" => "{}" })
-      packed = kept.merge("nginx" => nginx("#{GZIP} #{CACHE}", env: "KEPT=1"), "thruster" => thruster("KEPT=1"))
-      [page("plain", nil, { "firebrick" => plain, "puma" => Peer.new(command: format(PUMA, "tcp://127.0.0.1:{port}")) }, {}),
-       page("gzip", "gzip", gzip, { "deflater" => 0.45, "nginx" => 0.8 }),
-       page("zstd", "zstd", { "firebrick" => plain, "deflater" => Peer.new(command: "env DEFLATE=1 #{format(PUMA, 'tcp://127.0.0.1:{port}')}", load: Loads::Wrk.new(connections: CONNECTIONS, headers: { "Accept-Encoding" => "gzip" })) }, { "deflater" => 0.225 }),
-       page("kept", nil, kept, { "file" => 1.1, "nginx" => 0.65, "thruster" => 0.12 }),
-       page("kept-gzip", "gzip", packed, { "file" => 1.1, "nginx" => 0.65, "thruster" => 0.12 })]
+      puma = Peer.new(command: format(PUMA, "tcp://127.0.0.1:{port}"))
+      wanted = { "file" => 1.1, "nginx" => 0.65, "thruster" => 0.12 }
+      packed = { "firebrick" => served, "deflater" => deflater, "nginx" => nginx(GZIP), "thruster" => thruster("CACHE_SIZE=0") }
+      [page("plain", nil, { "firebrick" => served, "puma" => puma }, {}),
+       page("gzip", "gzip", packed, { "deflater" => 0.45, "nginx" => 0.8 }),
+       page("zstd", "zstd", { "firebrick" => served, "deflater" => deflater(load: ZSTD_PEER) }, { "deflater" => 0.225 }),
+       page("kept", nil, kept(false), wanted),
+       page("kept-gzip", "gzip", kept(true), wanted)]
     end
   end
 end

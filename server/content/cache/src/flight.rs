@@ -2,8 +2,8 @@
 //!
 //! Contract:
 //! 1. There is at most one leader for each key. It ends its flight by [`Leader::end`], or by being dropped.
-//! 2. Whoever waits learns how the flight has ended. After [`Outcome::Kept`] the response is in the store; after [`Outcome::Alone`] each goes to the
-//!    origin itself; after [`Outcome::Abandoned`] the next one leads.
+//! 2. Whoever waits learns how the flight has ended. After [`Outcome::Kept`] the response is in the store; after [`Outcome::Failed`] the stale one
+//!    may be sent; after [`Outcome::Alone`] each goes to the origin itself; after [`Outcome::Abandoned`] the next one leads.
 //! 3. [`Flights::doom`] makes a running flight's response one that is not kept.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Kept,
+    Failed,
     Alone,
     Abandoned,
 }

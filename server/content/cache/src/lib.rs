@@ -20,6 +20,7 @@ mod directives;
 mod disk;
 mod flight;
 mod freshness;
+pub mod fuzzing;
 mod gather;
 #[cfg(test)]
 mod histories;

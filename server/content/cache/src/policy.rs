@@ -13,6 +13,8 @@ pub struct Policy {
     pub stale_while_revalidate: Duration,
     /// How long a stale response may be sent when the origin fails, if the response does not say it.
     pub stale_if_error: Duration,
+    /// How long the origin may take before a stale response is sent that may be sent when it fails; zero: as long as it wants.
+    pub stale_if_slow: Duration,
     /// How long a request waits for an equal one before it goes to the origin itself.
     pub collapse_wait: Duration,
     /// Whether `?a=1&b=2` and `?b=2&a=1` are the same.
@@ -36,6 +38,7 @@ impl Default for Policy {
             heuristic: Duration::from_secs(60),
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
+            stale_if_slow: Duration::from_secs(1),
             collapse_wait: Duration::from_secs(5),
             sort_query: false,
             cookies: false,

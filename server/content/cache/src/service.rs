@@ -69,7 +69,7 @@ impl Cache {
         } else {
             RequestDirectives::default()
         };
-        let mut waited = 0;
+        let (mut waited, mut failed) = (0, false);
         loop {
             let now = Instant::now();
             let resource = match self.store.get(&key) {
@@ -106,6 +106,12 @@ impl Cache {
                     }
                 }
             }
+            if let Some(stored) = &stored
+                && (failed || self.store.is_failing(&key, now))
+                && reuse::on_error(stored, &policy, now)
+            {
+                return self.send(stored, &key, &exchange.request, &policy, Answer::Stale, now);
+            }
             if directives.only_if_cached {
                 return Response::text(
                     504,
@@ -134,12 +140,13 @@ impl Cache {
             match self.store.flights.join(&key) {
                 Part::Lead(leader) => {
                     let call = call(why, stored);
-                    return self.forward(call, exchange, origin, Some(leader)).await;
+                    return self.lead(call, exchange, origin, leader).await;
                 }
                 Part::Wait(receiver) => {
                     waited += 1;
                     let ended = tokio::time::timeout(policy.collapse_wait, flight::outcome(receiver)).await;
-                    if !matches!(ended, Ok(Outcome::Kept | Outcome::Abandoned)) {
+                    failed = ended == Ok(Outcome::Failed);
+                    if !matches!(ended, Ok(Outcome::Kept | Outcome::Failed | Outcome::Abandoned)) {
                         let call = call(why, stored);
                         return self.forward(call, exchange, origin, None).await;
                     }
@@ -267,15 +274,40 @@ impl Cache {
             stale: Some(stored.clone()),
             renews: true,
         };
-        let exchange = Exchange {
-            request: Lent::from(request),
-            incoming: Incoming::Empty,
-            client: Rc::new(NoClient),
-            trace: Rc::new(Trace::default()),
-        };
+        let exchange = own(request);
         self.store.counts.renewed();
         let cache = self.clone();
         spawn_local(async move { drop(cache.forward(call, exchange, origin, Some(leader)).await) });
+    }
+
+    /// Leads a flight. If the origin is slow, the client gets the stale response where that may be sent when the origin fails; the flight goes on.
+    async fn lead(
+        self: &Rc<Cache>,
+        call: Call,
+        exchange: Exchange,
+        origin: Rc<dyn Origin>,
+        leader: Leader,
+    ) -> Response {
+        let slow = call.policy.stale_if_slow;
+        let may_be_stale = |stale: &Arc<Stored>| reuse::on_error(stale, &call.policy, Instant::now());
+        let Some(stale) = call.stale.clone().filter(|stale| !slow.is_zero() && may_be_stale(stale)) else {
+            return self.forward(call, exchange, origin, Some(leader)).await;
+        };
+        let (key, request, policy) = (call.key.clone(), call.request.clone(), call.policy.clone());
+        // A request of the cache's own: it goes on without the client.
+        let asked = own(Request::clone(&exchange.request));
+        let cache = self.clone();
+        let served = spawn_local(async move { cache.forward(call, asked, origin, Some(leader)).await });
+        match tokio::time::timeout(slow, served).await {
+            Ok(Ok(response)) => response,
+            late => {
+                let now = Instant::now();
+                if late.is_err() {
+                    self.store.fail(&key, now);
+                }
+                self.send(&stale, &key, &request, &policy, Answer::Stale, now)
+            }
+        }
     }
 
     /// Lets the origin serve a request, and keeps its response if it may be kept.
@@ -303,8 +335,9 @@ impl Cache {
                 if let Some(failure) = response.failure.take() {
                     trace.note(*failure);
                 }
+                self.store.fail(&call.key, now);
                 if let Some(leader) = leader {
-                    leader.end(Outcome::Alone);
+                    leader.end(Outcome::Failed);
                 }
                 self.store.counts.answered(Answer::Stale, &call.key, None);
                 let mut status = CacheStatus::hit(stale.lifetime, stale.age(now));
@@ -451,6 +484,16 @@ impl Cache {
         if let Some(leader) = leader {
             leader.end(outcome);
         }
+    }
+}
+
+/// Returns the exchange of a request that the cache makes itself.
+fn own(request: Request) -> Exchange {
+    Exchange {
+        request: Lent::from(request),
+        incoming: Incoming::Empty,
+        client: Rc::new(NoClient),
+        trace: Rc::new(Trace::default()),
     }
 }
 

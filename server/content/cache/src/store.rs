@@ -29,6 +29,9 @@ const MOST_VARIANTS: usize = 32;
 /// How long a URL whose response may not be shared is not collapsed.
 const NOT_COLLAPSED: Duration = Duration::from_secs(30);
 
+/// How long a stale response is sent without asking an origin again that has failed, or was slow.
+const FAILING: Duration = Duration::from_secs(1);
+
 /// The most URLs that are remembered for that.
 const MOST_NOT_COLLAPSED: usize = 1 << 14;
 
@@ -64,6 +67,8 @@ pub struct Store {
     resources: Cache<Box<[u8]>, Arc<Resource>, ByBytes, DefaultHashBuilder, Evictions>,
     /// Until when a URL is not collapsed.
     not_collapsed: Cache<Box<[u8]>, Instant>,
+    /// Until when the origin of a URL counts as failing.
+    failing: Cache<Box<[u8]>, Instant>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) counts: Counts,
     evicted: Arc<AtomicU64>,
@@ -115,6 +120,7 @@ impl Store {
             memory,
             resources: Cache::with_options(options, ByBytes, hasher, Evictions(evicted.clone())),
             not_collapsed: Cache::new(MOST_NOT_COLLAPSED),
+            failing: Cache::new(MOST_NOT_COLLAPSED),
             flights: Arc::default(),
             counts: Counts::default(),
             evicted,
@@ -231,6 +237,16 @@ impl Store {
     /// Returns whether equal requests may wait for each other.
     pub(crate) fn collapses(&self, key: &[u8], now: Instant) -> bool {
         self.not_collapsed.get(key).is_none_or(|until| now >= until)
+    }
+
+    /// Notes that the origin has failed for a URL, or was slow.
+    pub(crate) fn fail(&self, key: &[u8], now: Instant) {
+        self.failing.insert(key.into(), now + FAILING);
+    }
+
+    /// Returns whether the origin has failed for a URL a moment ago.
+    pub(crate) fn is_failing(&self, key: &[u8], now: Instant) -> bool {
+        self.failing.get(key).is_some_and(|until| now < until)
     }
 
     /// Removes what is purged, and what is on its way. Returns the number of removed resources.

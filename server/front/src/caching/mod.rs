@@ -37,6 +37,7 @@ pub(crate) fn policy(settings: &Settings) -> Policy {
         heuristic: cache.heuristic,
         stale_while_revalidate: cache.stale_while_revalidate,
         stale_if_error: cache.stale_if_error,
+        stale_if_slow: cache.stale_if_slow,
         collapse_wait: cache.collapse_wait,
         sort_query: cache.sort_query,
         cookies: cache.cookies,

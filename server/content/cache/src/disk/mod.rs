@@ -31,6 +31,14 @@ const MOST_ORDERS: usize = 256;
 /// The expected size of a file, in bytes.
 const TYPICAL: u64 = 32 << 10;
 
+/// Reads a file, and writes what it has read: the same bytes come out.
+pub(crate) fn read_and_write(bytes: &Bytes) {
+    if let Some((key, variants)) = format::read(bytes) {
+        let again = Bytes::from(format::write(&key, variants.iter()));
+        assert!(format::read(&again).is_some_and(|(read, all)| read == key && all.len() == variants.len()));
+    }
+}
+
 /// A file in the index.
 #[derive(Debug, Clone)]
 struct Entry {

@@ -98,6 +98,14 @@ section! { Category::Cache;
         reloadable: true,
         known_as: &["proxy_cache_use_stale"],
     }
+    /// How long the app may take before a stale response is sent
+    stale_if_slow: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(3600) }, {
+        key: "cache.stale_if_slow",
+        flags: &[long("cache-stale-if-slow", "TIME")],
+        default: "1s",
+        more: "Only a response that may be sent when the app fails (stale_if_error). The app's response is kept when it arrives. 0 waits for the app.",
+        reloadable: true,
+    }
     /// Longest time that a request waits for an equal one
     collapse_wait: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(3600) }, {
         key: "cache.collapse_wait",
