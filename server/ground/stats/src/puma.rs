@@ -57,7 +57,7 @@ figures! {
         busy_threads: u64 = gauge("puma_busy_threads"; "As Puma's: threads at work, and what waits for one"),
         /// 0: Firebrick has none.
         io_threads: u64 = gauge,
-        /// An equal share of `queue.longest`.
+        /// An equal share of the queue's `longest`.
         backlog_max: u64 = gauge,
         /// `threads_max`.
         max_threads: u64 = gauge("puma_max_threads"; "As Puma's: threads that may be started"),
