@@ -13,6 +13,7 @@ mod backoff;
 mod connect;
 mod connection;
 pub mod descriptors;
+pub mod memory;
 mod output;
 pub mod proxy_protocol;
 mod socket;

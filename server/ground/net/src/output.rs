@@ -41,6 +41,15 @@ impl Output {
         self.text.capacity()
     }
 
+    /// Returns the number of queued bytes that nothing else uses.
+    pub fn own_len(&self) -> usize {
+        let shared = |part: &Part| match part {
+            Part::Bytes(bytes) if !bytes.is_unique() => bytes.len(),
+            _ => 0,
+        };
+        self.len - self.parts.iter().map(shared).sum::<usize>()
+    }
+
     pub fn clear(&mut self) {
         self.text.clear();
         self.parts.clear();
@@ -133,6 +142,19 @@ impl Output {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_others_use_too_is_not_its_own() {
+        let mut output = Output::default();
+        let shared = Bytes::from(vec![1; 10_000]);
+        output.text(|text| text.extend_from_slice(b"text"));
+        output.bytes(shared.clone());
+        output.bytes(Bytes::from(vec![2; 20_000]));
+        assert_eq!((output.len(), output.own_len()), (30_004, 20_004));
+        drop(shared);
+        output.advance(4);
+        assert_eq!(output.own_len(), 30_000);
+    }
 
     proptest! {
         #[test]

@@ -22,6 +22,11 @@ pub fn in_memory(name: &str) -> io::Result<File> {
     system::in_memory(name)
 }
 
+/// Returns whether files in this folder are in memory (tmpfs). `false` if the system does not tell.
+pub fn is_in_memory(dir: &Path) -> bool {
+    system::is_in_memory(dir)
+}
+
 /// Reads the part of a file that is in memory, like read_at(2). Returns fewer bytes than `buffer` holds if
 /// only a part is in memory, and 0 at the end of the file. Never waits for a disk.
 ///
@@ -38,6 +43,14 @@ mod tests {
     use super::*;
     use std::io::{ErrorKind, Read, Seek, Write};
     use std::os::unix::fs::MetadataExt;
+
+    #[cfg(all(target_os = "linux", not(firebrick_portable)))]
+    #[test]
+    fn a_tmpfs_is_in_memory() {
+        assert!(!is_in_memory(Path::new("/proc")) && !is_in_memory(Path::new("/nonexistent")));
+        let shared = Path::new("/dev/shm");
+        assert!(is_in_memory(shared) || !shared.exists());
+    }
 
     #[test]
     fn files_have_no_name_and_one_user_whichever_way() {

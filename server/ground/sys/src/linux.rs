@@ -131,6 +131,13 @@ pub fn unnamed(dir: &Path) -> io::Result<File> {
     }
 }
 
+pub fn is_in_memory(dir: &Path) -> bool {
+    /// As statfs(2) names them: tmpfs and ramfs.
+    const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+    // The type of the field differs between architectures; these numbers have 32 bits on all of them.
+    rustix::fs::statfs(dir).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as u32)))
+}
+
 pub fn in_memory(name: &str) -> io::Result<File> {
     Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }

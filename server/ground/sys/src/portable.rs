@@ -107,6 +107,10 @@ pub fn unnamed(dir: &Path) -> io::Result<File> {
     crate::unlinked::create(dir)
 }
 
+pub fn is_in_memory(_dir: &Path) -> bool {
+    false
+}
+
 pub fn in_memory(_name: &str) -> io::Result<File> {
     unnamed(&std::env::temp_dir())
 }

@@ -1,0 +1,59 @@
+//! The classes of memory that are counted.
+
+/// What memory is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Connections: their state, and what waits to be written to their sockets.
+    Connections,
+    /// Bodies of requests.
+    Requests,
+    /// Responses that clients have not taken.
+    Responses,
+    /// Parts of responses that streams of HTTP/2 and HTTP/3 have taken ahead of their windows.
+    Streams,
+    /// Files in memory: bodies of responses (memfd), and temporary files if their folder is in memory (tmpfs).
+    Files,
+    /// The cache of responses.
+    Cache,
+    /// Files of sites that are kept in memory.
+    Sites,
+    /// The heaps of handlers on mruby.
+    Handlers,
+    /// Encoders of compressed responses.
+    Encoders,
+    /// Resident memory that no other class counts.
+    Other,
+}
+
+impl Class {
+    pub const COUNT: usize = 10;
+    /// All classes, in order.
+    pub const ALL: [Class; Class::COUNT] = [
+        Class::Connections,
+        Class::Requests,
+        Class::Responses,
+        Class::Streams,
+        Class::Files,
+        Class::Cache,
+        Class::Sites,
+        Class::Handlers,
+        Class::Encoders,
+        Class::Other,
+    ];
+
+    /// Returns the name in figures and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Connections => "connections",
+            Class::Requests => "requests",
+            Class::Responses => "responses",
+            Class::Streams => "streams",
+            Class::Files => "files",
+            Class::Cache => "cache",
+            Class::Sites => "sites",
+            Class::Handlers => "handlers",
+            Class::Encoders => "encoders",
+            Class::Other => "other",
+        }
+    }
+}
