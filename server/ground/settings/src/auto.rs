@@ -55,6 +55,16 @@ pub fn auto_front_threads(machine: &Machine, workers: bool) -> Chosen {
     Chosen { number: wanted.min(MOST), why }
 }
 
+/// The least memory of the front that `auto` chooses.
+const LEAST_MEMORY: u64 = 64 << 20;
+
+/// Returns the memory of the front for this machine: a quarter, and at least twice that of the cache. `None` if the machine's memory is
+/// unknown.
+pub fn auto_memory(machine: &Machine, cache: u64) -> Option<u64> {
+    let quarter = machine.memory()? / 4;
+    Some(quarter.max(LEAST_MEMORY).max(cache.saturating_mul(2)))
+}
+
 fn cpu_reason(machine: &Machine) -> String {
     let cpus = machine.cpus();
     let plural = if cpus == 1 { "CPU" } else { "CPUs" };
@@ -114,6 +124,16 @@ mod tests {
         assert_eq!(auto_workers(&with(u64::MAX), 256 * MIB, 0).number, 8);
         let small = Machine { memory_total: Some(600 * MIB), ..machine(4) };
         assert_eq!(auto_workers(&small, 256 * MIB, 0).number, 2);
+    }
+
+    #[test]
+    fn the_front_has_a_quarter_of_the_memory() {
+        let with = |limit| Machine { memory_limit: Some(limit), ..machine(8) };
+        assert_eq!(auto_memory(&machine(8), 0), Some(16 << 30));
+        assert_eq!(auto_memory(&with(1 << 30), 0), Some(256 * MIB));
+        assert_eq!(auto_memory(&with(100 * MIB), 0), Some(64 * MIB));
+        assert_eq!(auto_memory(&with(1 << 30), 200 * MIB), Some(400 * MIB));
+        assert_eq!(auto_memory(&Machine::unlimited(8), 1 << 30), None);
     }
 
     #[test]

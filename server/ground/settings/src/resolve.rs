@@ -6,6 +6,7 @@ mod acme;
 mod bounds;
 mod control;
 mod listen;
+mod memory;
 mod mruby;
 mod named;
 mod pools;
@@ -146,7 +147,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     let (fibers, pools) = pools::pools(&taker, given, facts, &own);
     let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
     let shared: Shared = Section::take(&taker);
-    let settings = Settings {
+    let mut settings = Settings {
         fibers,
         pools,
         queue,
@@ -185,6 +186,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         rate_limits: rate_limits::rate_limits(&taker, given, shared.redis.is_some()),
         shared,
     };
+    memory::memory(&taker, &mut settings, facts);
     bounds::warn(&taker, &settings, facts);
     tls::warn_of_seconds(&taker);
     listen::no_path_twice(&taker, &settings);

@@ -6,7 +6,7 @@ use super::entry::{Category, bare, long};
 use super::section::section;
 use crate::kind::numbers::{Count, Period, Size};
 use crate::kind::texts::Switch;
-use crate::kind::wrappers::OrOff;
+use crate::kind::wrappers::{Auto, OrOff};
 
 section! { Category::Limits;
     /// Bounds on what is accepted from a client and kept for it; sizes are bytes.
@@ -111,6 +111,17 @@ section! { Category::Limits;
         more: "The server predicts the wait from the rate at which the queue moves. If it is longer than timeouts.queue, the client gets \
                503 at once, with the predicted wait in Retry-After. If the setting is off, or while the rate is unknown, such requests \
                wait for timeouts.queue and then get 503.",
+        reloadable: true,
+    }
+    /// Memory of the front for all clients together, or auto
+    memory: Option<u64> = Auto(Size { min: 32 << 20, max: 1 << 50 }), {
+        key: "limits.memory",
+        flags: &[long("memory", "SIZE|auto")],
+        default: "auto",
+        more: "auto is a quarter of the machine's memory, or of the cgroup's limit, and at least 64 MiB. Connections, bodies of requests and \
+               responses, streams, the caches, the heaps of handlers on mruby and encoders count. From 75 % on, bodies go to files, and \
+               windows are not opened further; from 90 % on, senders wait; from 100 % on, new requests get 503. The memory of workers \
+               does not count (worker_memory).",
         reloadable: true,
     }
     /// Maximum size of a request body in memory; larger ones go to a file

@@ -126,6 +126,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("limits.max_queue", "0", "expected a whole number from 1"),
     ("limits.body_memory", "'2GiB'", "from 1KiB to 1GiB"),
     ("limits.response_memory", "true", "expected a size such as"),
+    ("limits.memory", "'1MiB'", "from 32MiB to 1PiB, or \"auto\""),
     ("limits.response_spool", "'-1'", "expected a size such as"),
     ("limits.max_response_header_bytes", "''", "from 1KiB to 16MiB"),
 ];
@@ -628,6 +629,16 @@ fn what_cannot_be_together_is_refused() {
         (
             "limits.max_uri = 2048\nlimits.max_header_bytes = 2048",
             "must be less than limits.max_header_bytes",
+        ),
+        (
+            "limits.memory = '64MiB'\ncache.memory = '40MiB'",
+            "firebrick.toml:2: cache.memory = \"40MiB\": more than half of limits.memory, which is 64MiB: lower cache.memory, or give \
+             limits.memory at least 80MiB",
+        ),
+        (
+            "limits.memory = '32MiB'\nlimits.response_memory = '5MiB'",
+            "limits.response_memory = \"5MiB\": more than an eighth of limits.memory, which is 32MiB: a few clients would use all of it; \
+             lower it, or give limits.memory at least 40MiB",
         ),
     ] {
         let mistakes = App::with(text).mistakes();

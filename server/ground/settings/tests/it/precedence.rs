@@ -403,6 +403,13 @@ fn what_is_allowed_but_odd_is_a_warning() {
     let mut small = App::new();
     small.machine.open_files = Some(1024);
     warned(small, "only 1024 files may be open");
+    let mut little = App::with("cache.memory = '300MiB'\nlimits.response_memory = '100MiB'");
+    little.machine.memory_limit = Some(1 << 30);
+    assert_eq!(little.loaded().settings.limits.memory, Some(600 << 20));
+    warned(little, "cache.memory is 300MiB, more than a quarter of the memory that there is; limits.memory is 600MiB");
+    let mut little = App::with("limits.response_memory = '100MiB'");
+    little.machine.memory_limit = Some(1 << 30);
+    warned(little, "limits.response_memory is 100MiB, more than an eighth of limits.memory, which is 256MiB");
 }
 
 #[test]
@@ -413,6 +420,7 @@ fn auto_follows_the_machine() {
     let loaded = app.loaded();
     assert_eq!((loaded.settings.workers.max, loaded.settings.front_threads), (4, 16));
     assert!(loaded.workers_why.contains("room for 4 of 512MiB"), "{}", loaded.workers_why);
+    assert_eq!(loaded.settings.limits.memory, Some(512 << 20));
 }
 
 #[test]
