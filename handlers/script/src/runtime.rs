@@ -10,6 +10,7 @@ use crate::plan::{Limits, Plan};
 use crate::stdlib;
 use crate::subject::{Location, RequestLine};
 use crate::watchdog::Watched;
+use net::memory::{self, Class};
 use mruby::{Exception, Interned, Step, Tape, Value, Vm};
 use stats::HandlerCounts;
 use std::cell::{Cell, RefCell};
@@ -76,6 +77,7 @@ impl Runtime {
         let (load_app, run_block) = (intern("load_app")?, intern("run_block")?);
         let heap = vm.heap();
         counts.heap(0, heap);
+        memory::change(Class::Handlers, 0, heap as u64);
         Ok(Rc::new(Runtime {
             watched: Watched::new(vm.interrupt(), plan.clone(), alarm),
             counts,
@@ -186,7 +188,9 @@ impl Runtime {
     }
 
     fn count_heap(&self, now: usize) {
-        self.counts.heap(self.counted_heap.replace(now), now);
+        let before = self.counted_heap.replace(now);
+        self.counts.heap(before, now);
+        memory::change(Class::Handlers, before as u64, now as u64);
     }
 
     /// Interns a text in the VM; `None` if memory is short.

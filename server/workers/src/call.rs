@@ -7,6 +7,7 @@ use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
 use handler::{Client, Failure, Trace};
+use net::memory::{self, Reserved};
 use queue::{PoolIndex, QueueKey, Serial, Ticket, Turn};
 use settings::Settings;
 use std::cell::{Cell, RefCell};
@@ -46,7 +47,7 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) enum CallBody {
     Nothing,
-    Bytes(Bytes),
+    Bytes(Bytes, #[expect(dead_code, reason = "it counts until it is dropped")] Reserved),
     /// A file that is sent with the request, counted among all uploads.
     File {
         file: File,
@@ -153,6 +154,8 @@ impl Call {
     /// Returns the part of `room` that the client's connection leaves for the response.
     pub(crate) fn room(&self, room: Room) -> Room {
         let short = handler::held::memory_is_short();
+        // A file in memory would not help.
+        let room = if short && memory::are_files_in_memory() { Room { file: 0, ..room } } else { room };
         let Some(account) = self.account() else {
             return if short { Room { memory: 0, ..room } } else { room };
         };

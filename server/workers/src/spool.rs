@@ -15,6 +15,7 @@
 use bytes::Bytes;
 use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
+use net::memory::{self, Class, Level};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -45,6 +46,8 @@ pub(crate) struct Backlog {
     end: u64,
     /// The counted part of the bytes in memory.
     held: Option<Hold>,
+    /// The bytes in memory that are counted without that.
+    reserved: u64,
     /// Set after the file could not be written.
     unspooled: bool,
 }
@@ -86,15 +89,21 @@ impl Backlog {
         self.count();
     }
 
+    /// Counts the bytes in memory that no hold counts.
+    fn reserve(&mut self) {
+        let own = if self.held.is_some() { 0 } else { self.in_memory as u64 };
+        memory::change(Class::Responses, std::mem::replace(&mut self.reserved, own), own);
+    }
+
     /// Updates the count of the bytes in memory, unless it has hardly changed.
     fn count(&mut self) {
-        let Some(held) = &self.held else { return };
         let now = self.in_memory as u64;
-        if now == 0 {
-            self.held = None;
-        } else if held.amount().memory.abs_diff(now) >= COUNTED as u64 {
-            held.set(Amount::of_memory(now));
+        match &self.held {
+            Some(_) if now == 0 => self.held = None,
+            Some(held) if held.amount().memory.abs_diff(now) >= COUNTED as u64 => held.set(Amount::of_memory(now)),
+            _ => {}
         }
+        self.reserve();
     }
 
     fn spool(
@@ -155,7 +164,8 @@ impl Backlog {
 
     /// Returns the number of bytes of window to grant now; 0 for none yet.
     pub(crate) fn grant(&mut self, room: &Room) -> u32 {
-        let held = self.in_memory as u64 + self.in_file.saturating_sub(room.file);
+        let room_in_file = if memory::level() >= Level::Waiting { 0 } else { room.file };
+        let held = self.in_memory as u64 + self.in_file.saturating_sub(room_in_file);
         let grant = self.owed.saturating_sub(held);
         if grant < GRANT {
             return 0;
@@ -190,6 +200,12 @@ impl Backlog {
     /// Drops all pieces, because there is no reader any more.
     pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
+    }
+}
+
+impl Drop for Backlog {
+    fn drop(&mut self) {
+        memory::change(Class::Responses, self.reserved, 0);
     }
 }
 

@@ -9,6 +9,7 @@
 
 use bytes::{Bytes, BytesMut};
 use handler::{BodyStream, Chunk, Failure};
+use net::memory::{Class, Reserved};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -25,6 +26,8 @@ struct Shared {
     origin: Option<Box<dyn BodyStream>>,
     /// What the origin has sent.
     bytes: BytesMut,
+    /// Counts them.
+    reserved: Reserved,
     most: usize,
     end: Option<Result<(), Failure>>,
     /// The body is longer than `most`: the client reads on.
@@ -51,6 +54,7 @@ pub(crate) fn divide(origin: Box<dyn BodyStream>, most: usize) -> (Gathered, Fol
     let shared = Rc::new(RefCell::new(Shared {
         origin: Some(origin),
         bytes: BytesMut::new(),
+        reserved: Reserved::new(Class::Cache, 0),
         most,
         end: None,
         handed_over: false,
@@ -141,6 +145,7 @@ fn read(region: &handler::FileRegion) -> Result<Vec<u8>, Failure> {
 
 impl Shared {
     fn wake(&mut self) {
+        self.reserved.set(self.bytes.len() as u64);
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }

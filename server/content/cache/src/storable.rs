@@ -4,6 +4,7 @@
 //! response says `public` and [`Policy::cookies`] allows it; a request with Authorization, unless [`Policy::authorization`] allows it and the response
 //! says `public`, `s-maxage` or `must-revalidate` (section 3.5).
 
+use net::memory::{self, Level};
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Lifetime, lifetime};
 use crate::policy::Policy;
@@ -40,11 +41,13 @@ pub enum Refusal {
     Incomplete,
     /// It was invalidated or purged while it was generated.
     Invalidated,
+    /// Memory is scarce.
+    Memory,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Refusal; 12] = [
+    pub const ALL: [Refusal; 13] = [
         Refusal::Status,
         Refusal::NoStore,
         Refusal::Private,
@@ -57,6 +60,7 @@ impl Refusal {
         Refusal::Stream,
         Refusal::Incomplete,
         Refusal::Invalidated,
+        Refusal::Memory,
     ];
 
     /// Returns the name in statistics.
@@ -74,6 +78,7 @@ impl Refusal {
             Refusal::Stream => "stream",
             Refusal::Incomplete => "incomplete",
             Refusal::Invalidated => "invalidated",
+            Refusal::Memory => "memory",
         }
     }
 }
@@ -102,6 +107,9 @@ pub(crate) fn judge(
     policy: &Policy,
     now: SystemTime,
 ) -> Result<Plan, Refusal> {
+    if memory::level() >= Level::Files {
+        return Err(Refusal::Memory);
+    }
     let fields = &response.fields;
     if !matches!(response.status, 200..=599) || matches!(response.status, 206 | 304) {
         return Err(Refusal::Status);

@@ -16,6 +16,7 @@ use crate::purge::Purge;
 use crate::resource::Resource;
 use crate::storable::Refusal;
 use crate::stored::Stored;
+use net::memory::{self, Class, Level};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
@@ -25,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// The most variants of a resource; the oldest one makes room for a new one.
 const MOST_VARIANTS: usize = 32;
+
+/// One resource of this many makes room each time that memory is found scarce.
+const SHRINK: usize = 8;
 
 /// How long a URL whose response may not be shared is not collapsed.
 const NOT_COLLAPSED: Duration = Duration::from_secs(30);
@@ -73,12 +77,30 @@ pub struct Store {
     pub(crate) counts: Counts,
     evicted: Arc<AtomicU64>,
     disk: Option<Arc<Disk>>,
+    /// The bytes that are counted for the memory of the process.
+    counted: Counted,
     policy: RwLock<Arc<Policy>>,
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// The counted bytes of a store, until it is dropped.
+#[derive(Debug, Default)]
+struct Counted(AtomicU64);
+
+impl Counted {
+    fn set(&self, bytes: u64) {
+        memory::change(Class::Cache, self.0.swap(bytes, Ordering::Relaxed), bytes);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -125,6 +147,7 @@ impl Store {
             counts: Counts::default(),
             evicted,
             disk: None,
+            counted: Counted::default(),
             policy: RwLock::new(Arc::new(policy)),
         }
     }
@@ -185,18 +208,39 @@ impl Store {
         self.resources.insert(key.into(), resource);
         self.not_collapsed.remove(key);
         self.counts.stored();
+        self.count();
+    }
+
+    /// Counts the memory.
+    fn count(&self) {
+        self.counted.set(self.bytes());
+    }
+
+    /// Removes about an eighth of the responses, because memory is scarce.
+    #[cold]
+    fn shrink(&self) {
+        let turn = AtomicUsize::new(0);
+        self.resources.retain(|_, _| {
+            let goes = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(SHRINK);
+            self.evicted.fetch_add(u64::from(goes), Ordering::Relaxed);
+            !goes
+        });
+        self.count();
     }
 
     /// Counts an entry again after it has grown.
     pub(crate) fn weigh_again(&self, key: &[u8]) {
         if let Some(resource) = self.get(key) {
             self.resources.insert(key.into(), Resource::new(key, resource.variants.clone()));
+            self.count();
         }
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
-        self.resources.remove(key).is_some() || on_disk
+        let in_memory = self.resources.remove(key).is_some();
+        self.count();
+        in_memory || on_disk
     }
 
     /// Returns whether the folder has what memory has not.
@@ -215,6 +259,7 @@ impl Store {
         let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
         if self.is_on_disk(key) {
             self.resources.insert(key.into(), resource.clone());
+            self.count();
             return Some(resource);
         }
         None
@@ -229,7 +274,10 @@ impl Store {
     /// Notes that a response may not be shared.
     pub(crate) fn refuse(&self, key: &[u8], why: Refusal, now: Instant) {
         self.counts.refused(why);
-        if !matches!(why, Refusal::Incomplete | Refusal::Invalidated) {
+        if why == Refusal::Memory && memory::level() >= Level::Waiting {
+            self.shrink();
+        }
+        if !matches!(why, Refusal::Incomplete | Refusal::Invalidated | Refusal::Memory) {
             self.not_collapsed.insert(key.into(), now + NOT_COLLAPSED);
         }
     }
@@ -268,6 +316,7 @@ impl Store {
             let known = removed;
             removed = known.max(disk.purge(purge).len());
         }
+        self.count();
         self.counts.purged(removed as u64);
         removed
     }

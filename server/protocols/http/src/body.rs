@@ -3,7 +3,8 @@
 //! Why: the app gets complete requests, so a slow client never holds the app, and memory stays bounded whatever the size of an upload.
 //!
 //! Contract:
-//! 1. A body takes at most `memory_limit` bytes plus one block of memory.
+//! 1. A body takes at most `memory_limit` bytes plus one block of memory. What it takes counts for the memory of all clients (`net::memory`).
+//!    When that becomes scarce, bodies go to files early; then they are not read, so their clients wait, at most as long as for a place.
 //! 2. The event loop never waits for the file system: the blocking pool opens and writes files.
 //! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
 //! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.
@@ -11,6 +12,7 @@
 use bytes::Bytes;
 use handler::held::{Account, Upload};
 use handler::{Failure, Incoming};
+use net::memory::{self, Class, Level, Reserved};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,8 @@ const NEWCOMERS_WAIT: Duration = Duration::from_millis(500);
 /// The shortest and the longest interval between two attempts to get a place.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// The most bytes of a body in memory when memory is scarce.
+const SCARCE: usize = 4 << 10;
 /// The most bytes reserved in advance for a declared length.
 const TRUSTED_LENGTH: u64 = 64 << 10;
 
@@ -88,6 +92,7 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
     let (memory_limit, temp_dir) = (bounds.memory, bounds.temp_dir);
     let length = incoming.length();
     let mut held = Vec::new();
+    let reserved = Reserved::new(Class::Requests, 0);
     let mut spool: Option<Spool> = None;
     let mut place = match length {
         Some(length) if length > memory_limit as u64 => Some(bounds.place().await?),
@@ -102,14 +107,23 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
             held.reserve(length.unwrap_or(0).min(TRUSTED_LENGTH) as usize);
         }
         held.extend_from_slice(&data);
+        reserved.set(held.len() as u64);
         let bound = if spool.is_some() { BLOCK } else { memory_limit };
-        if held.len() > bound {
+        let level = memory::level();
+        if held.len() > bound || (level >= Level::Files && held.len() > SCARCE && bounds.relieves(&mut place)) {
             if place.is_none() {
                 place = Some(bounds.place().await?);
             }
-            let (next, emptied) = Spool::append(spool, temp_dir, held).await?;
+            let (next, mut emptied) = Spool::append(spool, temp_dir, held).await?;
+            if level >= Level::Files {
+                emptied = Vec::new();
+            }
             place.iter_mut().for_each(|place| place.grow(next.len));
             (spool, held) = (Some(next), emptied);
+            reserved.set(0);
+        }
+        if level >= Level::Waiting {
+            bounds.room().await?;
         }
     }
     match (spool, place) {
@@ -124,6 +138,30 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
 }
 
 impl Bounds<'_> {
+    /// Takes a place, if there is one, for a body that could stay in memory. Returns whether it goes to a file.
+    fn relieves(&self, place: &mut Option<Upload>) -> bool {
+        if memory::are_files_in_memory() {
+            return false;
+        }
+        if place.is_none() {
+            *place = Upload::begin(self.account.as_ref());
+        }
+        place.is_some()
+    }
+
+    /// Waits until memory is less scarce; the body is not read meanwhile.
+    async fn room(&self) -> Result<(), Failure> {
+        let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
+        while memory::level() >= Level::Waiting {
+            if since.elapsed() >= self.patience {
+                return Err(Failure::busy(memory::refuse()));
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        Ok(())
+    }
+
     /// Waits for a place; the body is not read meanwhile. A place becomes free when the app has responded to its request, or when the request has
     /// waited too long.
     async fn place(&self) -> Result<Upload, Failure> {

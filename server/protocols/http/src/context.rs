@@ -4,6 +4,7 @@ use crate::date::DateCache;
 use crate::room::{Rank, Room, Stage};
 use crate::uploads::Uploads;
 use h1::HeadLimits;
+use net::memory::{self, Class};
 use net::{Output, Subnet, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
@@ -14,6 +15,8 @@ use std::time::{Instant, SystemTime};
 
 /// Bytes per read from a socket. Large enough for a body of 64 KiB together with its head.
 const SCRATCH: usize = 128 << 10;
+/// The memory that an idle connection takes at least, in bytes. What it takes beyond that (encryption, HTTP/2, HTTP/3) is measured.
+const CONNECTION: u64 = 2 << 10;
 /// Larger write buffers are not pooled; only one of them is kept.
 const KEPT_OUTPUT: usize = 32 << 10;
 /// Write buffers beyond this size are freed.
@@ -232,6 +235,7 @@ impl Shared {
     pub(crate) fn open(self: &Rc<Shared>, key: usize, address: Subnet) -> Open {
         self.open.update(|n| n + 1);
         self.room.open(key, address, Stage::Http);
+        memory::change(Class::Connections, 0, CONNECTION);
         Open { shared: self.clone(), key }
     }
 
@@ -255,6 +259,7 @@ pub(crate) struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.shared.open.update(|n| n - 1);
+        memory::change(Class::Connections, CONNECTION, 0);
         self.shared.room.close(self.key);
     }
 }

@@ -6,10 +6,12 @@
 //! when there is room again.
 
 use net::Timers;
+use net::memory::{self, Class, Level};
 use std::cell::{Cell, RefCell};
 
-/// The most bytes that a thread's connections hold before the larger ones have to wait.
+/// The most bytes that a thread's connections hold before the larger ones have to wait, and the largest part of the memory for all clients.
 const CEILING: usize = 64 << 20;
+const PART: u64 = 8;
 /// A connection that holds no more than this keeps reading.
 const SMALL: usize = 64 << 10;
 /// The most bytes that HTTP/3's wide windows allow all clients of a thread to send ahead.
@@ -26,19 +28,23 @@ pub(crate) struct Uploads {
 
 impl Uploads {
     pub(crate) fn hold(&self, bytes: usize) {
-        self.held.update(|held| held + bytes);
+        let held = self.held.get();
+        self.held.set(held + bytes);
+        memory::change(Class::Requests, held as u64, (held + bytes) as u64);
     }
 
     pub(crate) fn release(&self, bytes: usize, timers: &Timers) {
-        self.held.update(|held| held - bytes);
-        if self.held.get() <= CEILING && !self.waiting.borrow().is_empty() {
+        let held = self.held.get();
+        self.held.set(held - bytes);
+        memory::change(Class::Requests, held as u64, (held - bytes) as u64);
+        if self.held.get() <= ceiling() && !self.waiting.borrow().is_empty() {
             self.waiting.take().into_iter().for_each(|key| timers.wake(key));
         }
     }
 
     /// Reserves room for a window. Returns `false` if there is none.
     pub(crate) fn widen(&self, bytes: usize) -> bool {
-        let fits = self.widened.get() + bytes <= WIDENED;
+        let fits = self.widened.get() + bytes <= WIDENED && memory::level() == Level::Normal;
         if fits {
             self.widened.update(|widened| widened + bytes);
         }
@@ -52,7 +58,7 @@ impl Uploads {
 
     /// Returns whether a connection that holds `own` bytes may read; if not, it is woken later.
     pub(crate) fn may_read(&self, own: usize, key: usize) -> bool {
-        if self.held.get() <= CEILING || own <= SMALL {
+        if own <= SMALL || self.held.get() <= ceiling() {
             return true;
         }
         let mut waiting = self.waiting.borrow_mut();
@@ -61,6 +67,11 @@ impl Uploads {
         }
         false
     }
+}
+
+/// Returns the ceiling of a thread.
+fn ceiling() -> usize {
+    memory::limit().map_or(CEILING, |limit| usize::try_from(limit / PART).unwrap_or(CEILING).min(CEILING))
 }
 
 #[cfg(test)]

@@ -9,17 +9,23 @@ use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
 use handler::{Failure, Fields, FileRegion};
+use net::memory;
 use queue::{Serial, Turn};
 use settings::{Limits, Settings};
 use std::cell::RefMut;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use wire::{Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
+
+/// Bytes that are copied to the disk at a time.
+const BLOCK: usize = 16 << 10;
 
 /// The services of the front thread that a link uses.
 pub(crate) trait Owner {
@@ -186,7 +192,7 @@ impl Link {
             FrameKind::Body => self.body(&*self.call(frame)?, frame, owner),
             FrameKind::File => {
                 let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("FILE without a descriptor"))?);
-                file(&call, fd, frame, &owner.settings().limits)?;
+                file(&call, fd, frame, &owner.settings())?;
             }
             FrameKind::Offer => {
                 let (call, len) = (self.call(frame)?, frame::u64_payload(payload)?);
@@ -306,14 +312,21 @@ fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Set
     settled.add(times, call.take_turn());
 }
 
-fn file(call: &Call, fd: Passed, frame: &Frame<'_>, limits: &Limits) -> Result<(), Malformed> {
-    let (offset, len) = frame::file_payload(frame.payload)?;
+fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Result<(), Malformed> {
+    let (mut offset, len) = frame::file_payload(frame.payload)?;
     match fd {
         Ok(file) => {
-            let amount = amount(len, frame.header.flags, limits);
+            let mut amount = amount(len, frame.header.flags, &settings.limits);
+            let mut file = File::from(file);
+            if amount.memory > 0
+                && handler::held::memory_is_short()
+                && let Some(moved) = to_disk(&file, offset, len, &settings.process.temp_dir)
+            {
+                (file, offset, amount) = (moved, 0, Amount { disk: len, ..Amount::FILE });
+            }
             let hold = || call.holding().map(|holding| holding.hold(amount));
             call.reply.on_file(|| {
-                let file = OpenFile::of_response(File::from(file), hold());
+                let file = OpenFile::of_response(file, hold());
                 FileRegion { file: Rc::new(file), offset, len }
             });
         }
@@ -323,6 +336,23 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, limits: &Limits) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Copies a file in memory to the disk, because memory is scarce. `None` if it stays where it is: the disk is full, or is in memory too.
+fn to_disk(file: &File, mut offset: u64, len: u64, temp_dir: &Path) -> Option<File> {
+    if memory::are_files_in_memory() {
+        return None;
+    }
+    let moved = sys::file::unnamed(temp_dir).ok()?;
+    let end = offset + len;
+    let (mut block, mut written) = ([0; BLOCK], 0);
+    while offset < end {
+        let most = usize::try_from(end - offset).unwrap_or(BLOCK).min(BLOCK);
+        let read = file.read_at(&mut block[..most], offset).ok().filter(|read| *read > 0)?;
+        moved.write_all_at(&block[..read], written).ok()?;
+        (offset, written) = (offset + read as u64, written + read as u64);
+    }
+    Some(moved)
 }
 
 /// Returns the resources that a file of a response holds.

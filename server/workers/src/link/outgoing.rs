@@ -67,7 +67,7 @@ impl Link {
             wire::request::stamp(&mut request, id);
             match &*call.body.borrow() {
                 CallBody::Nothing => self.append(&request, Bytes::new(), None),
-                CallBody::Bytes(body) => self.append(&request, body.clone(), None),
+                CallBody::Bytes(body, _) => self.append(&request, body.clone(), None),
                 CallBody::File { file, .. } => {
                     let file = file.as_fd().try_clone_to_owned()?;
                     let in_frames = matches!(self.descriptors, Descriptors::Connections(_));

@@ -17,6 +17,7 @@ use handler::{
 };
 use head::{check, is_status};
 use http::body::{Bounds, Collected, collect};
+use net::memory::{Class, Reserved};
 use reply_body::ReplyBody;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
@@ -151,7 +152,10 @@ impl Rack {
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {
             Collected::Empty => CallBody::Nothing,
-            Collected::Memory(bytes) => CallBody::Bytes(bytes),
+            Collected::Memory(bytes) => {
+                let reserved = Reserved::new(Class::Requests, bytes.len() as u64);
+                CallBody::Bytes(bytes, reserved)
+            }
             Collected::Spooled { file, place, .. } => CallBody::File { file, _place: place },
         };
         let pool = self.local.shared().pool_of(request.path(), &self.local.settings());

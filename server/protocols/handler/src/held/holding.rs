@@ -5,6 +5,7 @@ use super::Amount;
 use super::account::Account;
 use super::ledger::{CONNECTION_MEMORY, Limits, current};
 use net::descriptors;
+use net::memory::{self, Level};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ const HARDLY: u64 = 1 << 10;
 const STALLED: Duration = Duration::from_secs(2);
 /// A response moves if its client has taken bytes within this time.
 const PAUSE: Duration = Duration::from_millis(500);
+/// When memory is scarce, responses that hold this part of it are displaced at a time.
+const PART: u64 = 8;
 /// The interval at which responses that move are checked again for memory.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -149,6 +152,14 @@ pub fn relieve() {
     of_thread().displace(None, limits, limits.descriptors / 64 + 1);
 }
 
+/// Displaces some of the responses of this thread that hardly move, because memory is scarce.
+#[cold]
+pub fn relieve_memory() {
+    let ledger = current();
+    let held = ledger.held.get() - ledger.leaving.get();
+    of_thread().displace_stalled(None, held.memory / PART);
+}
+
 /// The responses of a thread that hold something.
 #[derive(Debug, Default)]
 struct Responses {
@@ -195,7 +206,9 @@ impl Responses {
             self.displace(Some(newcomer), limits, 1);
         }
         if held.memory > limits.memory {
-            self.displace_stalled(newcomer, held.memory - limits.memory);
+            self.displace_stalled(Some(newcomer), held.memory - limits.memory);
+        } else if memory::level() >= Level::Waiting {
+            self.displace_stalled(Some(newcomer), held.memory / PART);
         }
     }
 
@@ -242,13 +255,16 @@ impl Responses {
     }
 
     #[cold]
-    fn displace_stalled(&self, newcomer: &Rc<Holding>, bytes: u64) {
+    fn displace_stalled(&self, newcomer: Option<&Rc<Holding>>, bytes: u64) {
         let now = Instant::now();
+        if bytes == 0 {
+            return;
+        }
         if self.vain.get().is_some_and(|vain| now.duration_since(vain) < AGAIN) {
             return;
         }
         let mut left = bytes;
-        for (_, holding) in self.ranked(Some(newcomer), now, |held| held.memory.div_ceil(CONNECTION_MEMORY)) {
+        for (_, holding) in self.ranked(newcomer, now, |held| held.memory.div_ceil(CONNECTION_MEMORY)) {
             if left == 0 {
                 return;
             }

@@ -2,16 +2,17 @@
 
 use super::Amount;
 use net::descriptors;
+use net::memory::{self, Class, Level};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes in memory that the responses of a connection may hold before its other requests wait.
 pub const CONNECTION_MEMORY: u64 = 16 << 20;
-/// The bytes in memory that the responses of all threads may hold. Above this, responses that hardly move are
-/// displaced, and others go to the disk.
+/// The bytes in memory that the responses of all threads may hold, if that is at most half of the process's memory for clients. Above this,
+/// responses that hardly move are displaced, and others go to the disk.
 pub(super) const MEMORY: u64 = 256 << 20;
-/// The smallest such limit for a thread.
+/// The smallest such limit for a thread, unless the process has less.
 pub(super) const LEAST_MEMORY: u64 = 64 << 20;
 /// The smallest number of response files, and of uploads, for a thread.
 pub(super) const LEAST_FILES: u64 = 8;
@@ -23,7 +24,7 @@ const LEAST_MEMORY_OF_CONNECTION: u64 = 1 << 20;
 static TOTAL: [AtomicU64; 3] = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
 
 thread_local! {
-    static LEDGER: Rc<Ledger> = Rc::new(Ledger::new(1));
+    static LEDGER: Rc<Ledger> = Rc::new(Ledger::new(1, u64::MAX));
 }
 
 /// Returns the total of the responses of all threads and of the uploads.
@@ -32,15 +33,15 @@ pub fn total() -> Amount {
     Amount { descriptors: u32::try_from(descriptors).unwrap_or(u32::MAX), memory, disk }
 }
 
-/// Gives this thread the share of one of `threads` threads.
-pub fn share(threads: usize) {
-    current().limits.set(Limits::new(threads as u64));
+/// Gives this thread the share of one of `threads` threads, in a process that has `memory` bytes for all clients.
+pub fn share(threads: usize, memory: u64) {
+    current().limits.set(Limits::new(threads as u64, memory));
 }
 
-/// Returns whether this thread's responses hold all the memory that they may, so that further bytes go to the
-/// disk.
+/// Returns whether this thread's responses hold all the memory that they may, or memory is scarce, so that further bytes go to the disk.
 pub fn memory_is_short() -> bool {
-    LEDGER.with(|ledger| ledger.held.get().memory >= ledger.limits.get().memory)
+    memory::level() >= Level::Files
+        || LEDGER.with(|ledger| ledger.held.get().memory >= ledger.limits.get().memory)
 }
 
 /// Returns this thread's ledger.
@@ -57,12 +58,13 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(threads: u64) -> Limits {
+    pub(super) fn new(threads: u64, memory: u64) -> Limits {
         let threads = threads.max(1);
+        let all = memory / 2;
         let files = |all: u64| u32::try_from((all / threads).max(LEAST_FILES)).unwrap_or(u32::MAX);
         Limits {
             descriptors: files(descriptors::for_responses()),
-            memory: (MEMORY / threads).max(LEAST_MEMORY),
+            memory: (all.min(MEMORY) / threads).max(LEAST_MEMORY.min(all)),
             uploads: files(descriptors::for_uploads()),
         }
     }
@@ -84,9 +86,9 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    fn new(threads: u64) -> Ledger {
+    fn new(threads: u64, memory: u64) -> Ledger {
         Ledger {
-            limits: Cell::new(Limits::new(threads)),
+            limits: Cell::new(Limits::new(threads, memory)),
             held: Cell::default(),
             leaving: Cell::default(),
             uploads: Cell::default(),
@@ -95,7 +97,7 @@ impl Ledger {
 
     #[cfg(test)]
     pub(super) fn limited(limits: Limits) -> Rc<Ledger> {
-        let ledger = Ledger::new(1);
+        let ledger = Ledger::new(1, u64::MAX);
         ledger.limits.set(limits);
         Rc::new(ledger)
     }
@@ -120,9 +122,22 @@ impl Ledger {
     }
 }
 
+/// Counts the memory of the process. Memory of a resource with a descriptor is a file in memory.
+fn count_memory(from: Amount, to: Amount) {
+    let parts = |amount: Amount| match amount.descriptors {
+        0 => (amount.memory, 0),
+        _ if memory::are_files_in_memory() => (0, amount.memory + amount.disk),
+        _ => (0, amount.memory),
+    };
+    let (from, to) = (parts(from), parts(to));
+    memory::change(Class::Responses, from.0, to.0);
+    memory::change(Class::Files, from.1, to.1);
+}
+
 /// Updates the totals of the process.
 pub(super) fn count(from: Amount, to: Amount) {
     let parts = |amount: Amount| [u64::from(amount.descriptors), amount.memory, amount.disk];
+    count_memory(from, to);
     for (total, (from, to)) in TOTAL.iter().zip(parts(from).into_iter().zip(parts(to))) {
         if from != to {
             // Wraps around when the amount shrinks, which gives the right sum.

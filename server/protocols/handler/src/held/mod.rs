@@ -12,14 +12,15 @@
 //!    [`Turn`]. The share is at most a sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and
 //!    at most the part that is still free in the thread, so that many connections leave room for others. A
 //!    small amount is always allowed.
-//! 3. When a thread has no room left, responses are displaced ([`Holding::is_displaced`]): paused responses
+//! 3. The bytes count for the memory of the whole process (`net::memory`) too. When that becomes scarce, a thread has no room left.
+//! 4. When a thread has no room left, responses are displaced ([`Holding::is_displaced`]): paused responses
 //!    before moving ones; then those of connections with the lowest rate for the amount they hold, and of
 //!    those the response that has stalled longest. The newest eighth stays, because it has not shown whether
 //!    its clients take it. For memory, only responses that hardly move are displaced.
-//! 4. An upload in a file is counted separately ([`Upload`]). A connection may have as many as are still free
+//! 5. An upload in a file is counted separately ([`Upload`]). A connection may have as many as are still free
 //!    in the thread.
-//! 5. A response that holds nothing is not counted and causes no allocation.
-//! 6. Everything here belongs to one thread, except the totals of the process. The thread's limits come from
+//! 6. A response that holds nothing is not counted and causes no allocation.
+//! 7. Everything here belongs to one thread, except the totals of the process. The thread's limits come from
 //!    the descriptor limit and from [`share`].
 
 mod account;
@@ -31,7 +32,7 @@ mod upload;
 
 pub use account::{Account, Turn, Waiting};
 pub use file::OpenFile;
-pub use holding::{Hold, Holding, relieve};
+pub use holding::{Hold, Holding, relieve, relieve_memory};
 pub use ledger::{CONNECTION_MEMORY, memory_is_short, share, total};
 pub use upload::Upload;
 

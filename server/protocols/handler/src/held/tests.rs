@@ -184,11 +184,14 @@ fn a_connection_may_have_as_many_uploads_as_are_free() {
 
 #[test]
 fn threads_share_what_the_process_has() {
-    let (one, four) = (Limits::new(1), Limits::new(4));
+    let (one, four) = (Limits::new(1, u64::MAX), Limits::new(4, u64::MAX));
     assert_eq!(one.descriptors / 4, four.descriptors);
     assert_eq!((one.memory, four.memory), (MEMORY, LEAST_MEMORY));
-    assert_eq!(Limits::new(1_000_000).uploads, LEAST_FILES as u32);
-    assert_eq!(Limits::new(0), one);
+    assert_eq!(Limits::new(1_000_000, u64::MAX).uploads, LEAST_FILES as u32);
+    assert_eq!(Limits::new(0, u64::MAX), one);
+    let little = |threads| Limits::new(threads, 200 << 20).memory;
+    assert_eq!([1, 2].map(little), [100 << 20, LEAST_MEMORY]);
+    assert_eq!(Limits::new(4, 64 << 20).memory, 32 << 20, "never more than half of what there is");
 }
 
 #[derive(Debug, Clone)]

@@ -38,7 +38,7 @@ impl Upload {
     /// Sets the number of bytes in the file.
     pub fn grow(&mut self, len: u64) {
         let before = std::mem::replace(&mut self.disk, len);
-        count(Amount { disk: before, ..Amount::default() }, Amount { disk: len, ..Amount::default() });
+        count(Amount { disk: before, ..Amount::FILE }, Amount { disk: len, ..Amount::FILE });
     }
 }
 

@@ -11,6 +11,7 @@ use crate::room::State;
 use bytes::{Bytes, BytesMut};
 use handler::BodyError;
 use handler::held::{Account, Holding};
+use net::memory::{Class, Reserved};
 use net::{Lane, Output, Subnet, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -114,6 +115,7 @@ impl<S: Transport> Link<S> {
 
     /// Writes all of `output`. `more`: the rest of the message follows at once.
     pub(crate) async fn send(&self, output: &mut Output, more: bool) -> Result<(), Unsendable> {
+        let mut reserved = None;
         while !output.is_empty() {
             let written = self.stream.try_write(&output.slices(), more);
             match written {
@@ -121,7 +123,11 @@ impl<S: Transport> Link<S> {
                     output.advance(n);
                     self.wrote(n);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let bytes = output.own_len() as u64;
+                    reserved.get_or_insert_with(|| Reserved::new(Class::Responses, 0)).set(bytes);
+                    self.writable().await;
+                }
                 Err(_) => return Err(Unsendable),
             }
         }

@@ -12,6 +12,7 @@ use handler::held::Amount;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
+use net::memory::{Class, Reserved};
 use quic::quinn::SendStream;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -104,6 +105,7 @@ impl Sender<'_> {
             self.write(head.into()).await?;
         } else {
             let _hold = (!kept && body.len() >= COUNTED).then(|| self.client.hold(Amount::of_memory(len)));
+            let _reserved = (!kept && body.len() < COUNTED).then(|| Reserved::new(Class::Responses, len));
             self.write(head.into()).await?;
             self.write(body).await?;
         }
@@ -172,6 +174,7 @@ impl Sender<'_> {
                     self.write(std::mem::take(&mut head).into()).await?
                 }
                 Next::Bytes(pieces) => {
+                    let _reserved = Reserved::new(Class::Streams, fits);
                     data_header(&mut head, fits);
                     self.pieces(&mut head, pieces, fits).await?;
                     sent.body_bytes += fits;

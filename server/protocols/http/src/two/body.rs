@@ -1,7 +1,8 @@
 //! Sends response bodies over HTTP/2: pulls them from their handler and hands them to the engine as far as the windows allow.
 //!
 //! Contract:
-//! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the window.
+//! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the window. They are counted. When memory is
+//!    scarce, nothing is taken while the window is closed.
 //! 2. The declared length is compared with the sent one. A truncated body never looks complete.
 
 use super::client::StreamClient;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
 use http2::{Connection, StreamId};
+use net::memory::{self, Class, Level, Reserved};
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
@@ -25,12 +27,23 @@ const LARGE: usize = 8 << 10;
 /// A body that has not been sent completely.
 pub(super) enum Source {
     /// The rest of a body in memory, and its share of the counted resources.
-    Bytes(Bytes, Option<Hold>),
+    Bytes(Bytes, Held),
     File(Box<FileReader>),
     /// Pieces that arrive over time.
     Stream(Box<Pieces>),
     /// The far end of a WebSocket.
     Tunnel(Box<Tunnel>),
+}
+
+/// How a body in memory is counted.
+#[derive(Default)]
+pub(super) enum Held {
+    /// Others use it too, or it is sent at once.
+    #[default]
+    Uncounted,
+    /// A large body, which the response holds for its client.
+    Hold(#[expect(dead_code, reason = "it counts until it is dropped")] Hold),
+    Small(#[expect(dead_code, reason = "it counts until it is dropped")] Reserved),
 }
 
 /// The state of a source.
@@ -52,7 +65,7 @@ pub(super) enum Pull {
 impl Source {
     /// Creates a body in memory that is not counted.
     pub(super) fn bytes(bytes: Bytes) -> Source {
-        Source::Bytes(bytes, None)
+        Source::Bytes(bytes, Held::Uncounted)
     }
 
     /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `client` counts held
@@ -137,6 +150,8 @@ pub(super) struct Pieces {
     stream: Box<dyn BodyStream>,
     held: VecDeque<Bytes>,
     held_len: usize,
+    /// Counts them.
+    reserved: Reserved,
     /// A part of a file behind the held pieces.
     file: Option<FileReader>,
     /// An offer that is being declined.
@@ -154,6 +169,7 @@ impl Pieces {
             stream,
             held: VecDeque::new(),
             held_len: 0,
+            reserved: Reserved::new(Class::Streams, 0),
             file: None,
             offer: None,
             end: None,
@@ -163,6 +179,10 @@ impl Pieces {
     }
 
     fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, client: &StreamClient) -> Pull {
+        if room == 0 && self.held_len == 0 && self.waits() {
+            // The engine asks again when the client opens its window.
+            return Pull::Ready;
+        }
         let bound = room.clamp(1, HOLD);
         while self.end.is_none() && self.file.is_none() && self.held_len < bound {
             if let Some(lender) = &mut self.offer {
@@ -184,6 +204,7 @@ impl Pieces {
                 Poll::Pending => break,
             }
         }
+        self.reserved.set(self.held_len as u64);
         if self.held_len > 0 {
             return Pull::Ready;
         }
@@ -199,6 +220,16 @@ impl Pieces {
             Some(Ok(())) => Pull::Ended,
             Some(Err(failure)) => Pull::Broken(failure.take()),
         }
+    }
+
+    /// Returns whether nothing is taken ahead of the window, because memory is scarce. The end of a body needs no window, so a body is asked for
+    /// that when its bytes have been sent, as far as their number is known.
+    fn waits(&self) -> bool {
+        self.end.is_none()
+            && self.file.is_none()
+            && self.offer.is_none()
+            && self.promised.left() > 0
+            && memory::level() >= Level::Waiting
     }
 
     fn take(&mut self, chunk: Chunk, status: u16, client: &StreamClient) {
@@ -266,6 +297,7 @@ impl Pieces {
                 break;
             }
         }
+        self.reserved.set(self.held_len as u64);
         Some(sent)
     }
 

@@ -9,6 +9,7 @@ use crate::message::{DISCARD_BYTES, DISCARD_TIME, ExchangeRecord, Sent};
 use crate::room::State;
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
+use net::memory::{Class, Reserved};
 use net::{Lane, Subnet, Transport};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -68,6 +69,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) done: VecDeque<(u64, ExchangeRecord)>,
     pub(super) served: u64,
     written: u64,
+    /// The output that the socket does not take.
+    queued: Reserved,
     /// Tracks whether the client reads its responses.
     pub(super) delivery: Delivery,
     woken: Vec<u32>,
@@ -135,6 +138,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             done: VecDeque::new(),
             served: 0,
             written: 0,
+            queued: Reserved::new(Class::Connections, 0),
             delivery: Delivery::default(),
             woken: Vec::new(),
             active: None,
@@ -355,6 +359,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         if !self.failed {
             self.delivery.block(self.blocked, &self.stream, timer, &self.hub.shared);
+        }
+        if self.blocked || self.queued.bytes() > 0 {
+            self.queued.set(output.own_len() as u64);
         }
         if !self.blocked && self.open == 0 && output.capacity() > 0 {
             // An idle connection keeps no buffer.

@@ -1,10 +1,11 @@
 //! Limits the number of stream encoders per thread and per connection.
 //!
 //! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred streams unread. When all permits are taken,
-//! a response gets another coding or is sent uncompressed, which costs nothing.
+//! a response gets another coding or is sent uncompressed, which costs nothing. When memory is scarce, no encoder begins.
 
 use super::Coding;
 use handler::Peer;
+use net::memory::{self, Class, Level, Reserved};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,6 +15,8 @@ type Counts = [usize; 3];
 
 /// Places per thread.
 const OF_THREAD: Counts = [16, 32, 128];
+/// The memory of an encoder, in bytes.
+const COST: [u64; 3] = [3_600 << 10, 1_400 << 10, 400 << 10];
 /// Places per connection.
 const OF_CONNECTION: Counts = [2, 4, 16];
 
@@ -32,6 +35,7 @@ struct EncoderCounts {
 pub struct EncoderPermit {
     coding: usize,
     connection: Rc<Peer>,
+    _memory: Reserved,
 }
 
 impl EncoderPermit {
@@ -40,7 +44,7 @@ impl EncoderPermit {
         let index = coding as usize;
         TAKEN.with_borrow_mut(|taken| {
             let all = taken.all.get_mut(index)?;
-            if *all >= OF_THREAD[index] {
+            if *all >= OF_THREAD[index] || memory::level() >= Level::Files {
                 return None;
             }
             let own = &mut taken.by_connection.entry(Rc::as_ptr(connection)).or_default()[index];
@@ -48,7 +52,7 @@ impl EncoderPermit {
                 return None;
             }
             (*all, *own) = (*all + 1, *own + 1);
-            Some(EncoderPermit { coding: index, connection: connection.clone() })
+            Some(EncoderPermit { coding: index, connection: connection.clone(), _memory: Reserved::new(Class::Encoders, COST[index]) })
         })
     }
 }
