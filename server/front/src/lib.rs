@@ -27,6 +27,7 @@ mod leftovers;
 mod libraries;
 mod listen;
 mod log_file;
+mod memory;
 mod pipeline;
 mod public;
 mod release;

@@ -123,6 +123,7 @@ async fn run(
     }
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let logs = Logs::open(&releases)?;
+    crate::memory::begin(&settings, &logs.error);
     let encryption = Arc::new(Encryption::read(&settings)?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     development::serve(&settings, &encryption.certificates, &logs.error)?;

@@ -117,7 +117,7 @@ async fn run(seed: Seed) {
     } = seed;
     let first = serving.borrow_and_update().clone();
     let settings = first.release.settings.clone();
-    handler::held::share(usize::try_from(settings.front_threads).unwrap_or(usize::MAX));
+    share(&settings);
     let limits = match Limiter::new(&settings, ledger) {
         Ok(limits) => limits,
         Err(why) => return error_log.write(&why),
@@ -243,11 +243,18 @@ async fn follow(
         };
         if !Arc::ptr_eq(&now.serving.release.settings, &next.release.settings) {
             limits.replace(&next.release.settings);
+            share(&next.release.settings);
             current.replace(Settings::clone(&next.release.settings));
         }
         let next = Rc::new(now.next(next, scripts));
         drop(content.replace(next));
     }
+}
+
+/// Gives this thread its share of the descriptors and of the memory.
+fn share(settings: &Settings) {
+    let threads = usize::try_from(settings.front_threads).unwrap_or(usize::MAX);
+    handler::held::share(threads, settings.limits.memory.unwrap_or(u64::MAX));
 }
 
 /// Returns a function that writes lines to the error log.

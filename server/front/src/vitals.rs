@@ -132,6 +132,8 @@ impl Vitals {
         loop {
             let number = *asked.borrow_and_update();
             self.pulse.answered[usize::from(index)].store(number, Ordering::Release);
+            // The figures of memory that follow a question are exact.
+            net::memory::settle();
             self.pulse.heard.notify_waiters();
             if asked.changed().await.is_err() {
                 return;

@@ -8,8 +8,8 @@ use crate::view::View;
 use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
-    Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, PauseState, ReforkOutcome, ReloadOutcome,
-    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, MemoryLevel, MemorySnapshot, PauseState,
+    ReforkOutcome, ReloadOutcome, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -25,6 +25,7 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
     let mut lines = vec![queue(view, theme)];
     lines.extend(waiters(view, theme, width));
     lines.extend([machine(view, theme, width), errors(view, theme)]);
+    lines.extend(memory(&server.memory, theme));
     if let Some(handlers) = &server.handlers {
         lines.push(handled(handlers, view, theme));
         lines.push(heap(handlers, view, theme, width));
@@ -205,6 +206,26 @@ fn waiters(view: &View, theme: Theme, columns: u16) -> Option<Vec<Span<'static>>
         text.push_str(&format!(" and {} more", grouped(more)));
     }
     Some(vec![title, Span::raw(text), Span::styled(classes, theme.faint())])
+}
+
+/// Returns how much memory the front uses for clients, from half of the limit on, and after requests were refused.
+fn memory(memory: &MemorySnapshot, theme: Theme) -> Option<Vec<Span<'static>>> {
+    let is_news = memory.used_bytes >= memory.limit_bytes / 2 || memory.refused > 0;
+    if memory.limit_bytes == 0 || !is_news {
+        return None;
+    }
+    let (means, style) = match memory.level {
+        MemoryLevel::Normal => ("", Style::new()),
+        MemoryLevel::Files => (": bodies go to files", theme.warning()),
+        MemoryLevel::Waiting => (": senders wait", theme.alarm()),
+        MemoryLevel::Full => (": requests are refused", theme.alarm()),
+    };
+    let (used, limit) = (bytes(memory.used_bytes), bytes(memory.limit_bytes));
+    let mut spans = vec![name("Front", theme), Span::styled(format!("{used} of {limit}{means}"), style)];
+    if memory.refused > 0 {
+        spans.push(Span::styled(format!("   {} requests refused", grouped(memory.refused)), theme.warning()));
+    }
+    Some(spans)
 }
 
 fn machine(view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {

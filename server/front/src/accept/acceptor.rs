@@ -5,8 +5,9 @@ use super::handshakes::Handshakes;
 use crate::pipeline::Pipeline;
 use crate::tls::Encryption;
 use ::tls::Endpoint;
-use http::Context;
+use http::{Context, Rank};
 use net::descriptors;
+use net::memory;
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -51,6 +52,17 @@ impl Acceptor {
     /// refused ones). Meanwhile new clients wait in the backlog.
     pub(super) async fn pause(&self) {
         self.log(&format!("connections are accepted slowly: {}", descriptors::shortage()));
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Makes room while memory is full: a connection that waits for a request, or for the rest of one, is closed for the new one. If there is
+    /// none, new clients wait in the backlog for a moment.
+    #[cold]
+    pub(super) async fn relieve(&self) {
+        if [Rank::Unproved, Rank::Idle].into_iter().any(|rank| self.displace(rank)) {
+            return;
+        }
+        self.log(&format!("connections are accepted slowly: {}", memory::figures().describe()));
         tokio::time::sleep(PAUSE).await;
     }
 

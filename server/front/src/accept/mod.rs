@@ -22,6 +22,7 @@ use ::tls::Endpoint;
 use acceptor::canonical;
 use admit::{ConnectionSecurity, Protocol};
 use handler::{Peer, PeerAddr};
+use net::memory::{self, Level};
 use net::{Connection, Listener as TcpListener, descriptors};
 use settings::Bind;
 use std::io;
@@ -117,6 +118,9 @@ async fn accept_tcp(
                 if short {
                     acceptor.pause().await;
                 }
+                if memory::level() == Level::Full {
+                    acceptor.relieve().await;
+                }
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -138,6 +142,9 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                 acceptor.clone().admit(stream, peer, Protocol::Http1);
                 if short {
                     acceptor.pause().await;
+                }
+                if memory::level() == Level::Full {
+                    acceptor.relieve().await;
                 }
             }
             Err(e) => acceptor.refused(&e).await,

@@ -23,6 +23,7 @@ use compression::Compressor;
 use failure_log::FailureLog;
 use forwarded::Forwarded;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
+use net::memory::{self, Level};
 use net::task::spawn_local;
 use probes::Probes;
 use ratelimit::Limiter;
@@ -231,7 +232,7 @@ impl Pipeline {
         let elsewhere =
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
         let response =
-            elsewhere.map(Box::new).or_else(|| self.maintenance.answer(&exchange.request, &self.trusted));
+            elsewhere.map(Box::new).or_else(|| self.maintenance.answer(&exchange.request, &self.trusted)).or_else(full);
         StartedRequest { response, context: Some(ResponseContext { id, trace, timed, https, peer }) }
     }
 
@@ -272,6 +273,20 @@ impl Pipeline {
             self.failures.write(failure, request);
         }
     }
+}
+
+/// Returns the response to a request for which there is no memory.
+#[inline]
+fn full() -> Option<Box<Response>> {
+    if memory::level() < Level::Waiting { None } else { relieve() }
+}
+
+/// Makes responses end whose clients hardly read, and refuses a request if memory is full.
+#[cold]
+fn relieve() -> Option<Box<Response>> {
+    handler::held::relieve_memory();
+    let is_full = memory::level() == Level::Full;
+    is_full.then(|| Box::new(Failure::busy(memory::refuse()).into_response()))
 }
 
 /// Adds the connection's TLS variables for the app.

@@ -120,6 +120,7 @@ impl<'a> Lifecycle<'a> {
             Notice::Reloaded(release) => {
                 self.log(self.server.releases.put_in_force(release));
                 let release = self.server.releases.in_force();
+                crate::memory::follow(&release.settings);
                 self.renew_cache(&release.settings);
                 self.server.services.replace(&release.settings, release.services.clone());
             }

@@ -228,6 +228,7 @@ impl Snapshotter {
             cores: machine.map_or(0.0, Machine::cpu_time),
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
             held: held(),
+            memory: crate::memory::snapshot(),
             sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
             workers,
             deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),

@@ -11,6 +11,7 @@ use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
 use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::libraries::Library;
+use crate::memory::MemorySnapshot;
 use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
@@ -78,6 +79,9 @@ figures! {
         /// read](http2.md#clients-that-do-not-read)).
         #[serde(default)]
         held: HeldSnapshot = part,
+        /// The memory that the front uses for clients ([memory](memory.md)).
+        #[serde(default)]
+        memory: MemorySnapshot = part,
         /// The wanted number of workers ([workers](workers.md#how-many)). Null without an app.
         #[serde(default)]
         sizing: Option<SizingSnapshot> = part,
@@ -497,6 +501,7 @@ pub(crate) mod tests {
             cores: 2.0,
             memory_limit_bytes: 512 << 20,
             held: HeldSnapshot { descriptors: 3, memory_bytes: 1 << 20, disk_bytes: 2 << 20 },
+            memory: MemorySnapshot { limit_bytes: 256 << 20, used_bytes: 3 << 20, ..MemorySnapshot::default() },
             sizing: Some(SizingSnapshot {
                 wanted: workers,
                 min: 1,
@@ -556,6 +561,7 @@ pub(crate) mod tests {
             "cores",
             "memory_limit_bytes",
             "held",
+            "memory",
             "deaths",
             "blocking_calls",
             "blocked_ms",

@@ -1,0 +1,121 @@
+//! The memory of the front for clients: the limit, the lines in the log when it becomes scarce, and the figures.
+//!
+//! Contract: a level that is reached and left has a line each. In a second there is one line at most, so a server whose memory hovers about
+//! a level does not fill its log; the figures count each time.
+
+use crate::error_log::ErrorLog;
+use net::memory::{self, Change, Class, Level};
+use settings::Settings;
+use stats::{MemoryLevel, MemorySnapshot};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The shortest time between two lines.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Puts the limit into force, and writes to `log` when memory becomes scarce.
+pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
+    let temp_dir = &settings.process.temp_dir;
+    if sys::file::is_in_memory(temp_dir) {
+        memory::files_are_in_memory(true);
+        log.write(&format!(
+            "warning: temp_dir ({}) is in memory (tmpfs): the files of large bodies count against limits.memory, and senders wait sooner",
+            temp_dir.display()
+        ));
+    }
+    let (log, last) = (log.clone(), Mutex::new(Reported { level: Level::Normal, at: None }));
+    memory::observe(move |change| {
+        // Not locked while the line is written.
+        let line = last.lock().unwrap_or_else(PoisonError::into_inner).line(change, Instant::now());
+        line.into_iter().for_each(|line| log.write(&line));
+    });
+    follow(settings);
+}
+
+/// Puts the limit of these settings into force.
+pub(crate) fn follow(settings: &Settings) {
+    memory::set_limit(settings.limits.memory.unwrap_or(u64::MAX));
+}
+
+/// The last level that the log has.
+struct Reported {
+    level: Level,
+    at: Option<Instant>,
+}
+
+impl Reported {
+    /// Returns the line for a change, if it is due.
+    fn line(&mut self, change: Change, now: Instant) -> Option<String> {
+        let is_soon = self.at.is_some_and(|at| now.saturating_duration_since(at) < QUIET);
+        // The end of a shortage is always told if its beginning was.
+        if change.to == self.level || (is_soon && change.to != Level::Normal) {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.level, change.to);
+        self.at = Some(now);
+        let usage = memory::figures().describe();
+        Some(match change.to {
+            Level::Normal => format!("memory is no longer scarce: {usage}"),
+            level if level < before => format!("memory is less scarce: {usage}; {}", means(level)),
+            level => format!("memory is scarce: {usage}; {}", means(level)),
+        })
+    }
+}
+
+/// Returns what the server does at a level.
+fn means(level: Level) -> &'static str {
+    match level {
+        Level::Normal => "all is as usual",
+        Level::Files => "bodies go to files",
+        Level::Waiting => "senders wait, and responses of clients that hardly read are dropped",
+        Level::Full => "new requests get 503",
+    }
+}
+
+/// Returns the figures for `/stats`.
+pub(crate) fn snapshot() -> MemorySnapshot {
+    let usage = memory::usage();
+    MemorySnapshot {
+        limit_bytes: memory::limit().unwrap_or(0),
+        used_bytes: usage.total,
+        level: match usage.level {
+            Level::Normal => MemoryLevel::Normal,
+            Level::Files => MemoryLevel::Files,
+            Level::Waiting => MemoryLevel::Waiting,
+            Level::Full => MemoryLevel::Full,
+        },
+        connections_bytes: usage.of(Class::Connections),
+        requests_bytes: usage.of(Class::Requests),
+        responses_bytes: usage.of(Class::Responses),
+        streams_bytes: usage.of(Class::Streams),
+        files_bytes: usage.of(Class::Files),
+        cache_bytes: usage.of(Class::Cache),
+        sites_bytes: usage.of(Class::Sites),
+        handlers_bytes: usage.of(Class::Handlers),
+        encoders_bytes: usage.of(Class::Encoders),
+        other_bytes: usage.of(Class::Other),
+        reached_files: usage.reached(Level::Files),
+        reached_waiting: usage.reached(Level::Waiting),
+        reached_full: usage.reached(Level::Full),
+        refused: memory::refused(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_has_a_line_when_it_is_reached_and_when_it_is_left() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reported = Reported { level: Level::Normal, at: None };
+        let mut line = |from, to, when| reported.line(Change { from, to }, at(when)).unwrap_or_default();
+        assert!(line(Level::Normal, Level::Files, 0).starts_with("memory is scarce: "));
+        assert_eq!(line(Level::Files, Level::Waiting, 0), "", "at most one in a second");
+        assert_eq!(line(Level::Waiting, Level::Files, 5), "", "as it was");
+        assert!(line(Level::Files, Level::Full, 5).ends_with("; new requests get 503"));
+        assert!(line(Level::Full, Level::Waiting, 7).starts_with("memory is less scarce: "));
+        assert!(line(Level::Waiting, Level::Normal, 7).starts_with("memory is no longer scarce: "));
+    }
+}

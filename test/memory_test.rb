@@ -1,0 +1,169 @@
+# frozen_string_literal: true
+
+# `limits.memory`: however many clients read nothing, read slowly or upload slowly, the front stays within its memory, others are served, and
+# everything is given back.
+
+require "support/http2_client"
+require "support/settings_file"
+
+class MemoryTest < Case
+  in_turn!
+
+  MIB = 1 << 20
+  LIMIT = 256
+  # What the process takes beside what the limit covers: its program, and what the allocator keeps.
+  MOST = 300
+  APP = <<~'RUBY'
+    class Pieces
+      def each = 300.times { yield "0123456789" * 6_500 }
+    end
+
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/string" then [200, text, ["0123456789" * 100_000]]
+      when "/large" then [200, text, ["0123456789" * 2_000_000]]
+      when "/chunked" then [200, text, Pieces.new]
+      when %r{\A/cached} then [200, text.merge("cache-control" => "public, max-age=600"), ["0123456789" * 50_000]]
+      when "/upload" then [200, text, [env["rack.input"].read.bytesize.to_s]]
+      else [200, text, ["quick"]]
+      end
+    }
+  RUBY
+
+  def serve(settings: {}, limits: {}, **options)
+    start(app: APP, binds: ["tcp://127.0.0.1:0?h2c=true"], threads: "5:5", **options,
+          settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, **limits } }.merge(settings))
+  end
+
+  # What the front takes, in MiB: resident memory, and files in memory.
+  def taken(own)
+    resident = File.read("/proc/#{own.pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i * 1024
+    files = Dir.glob("/proc/#{own.pid}/fd/*").sum do |path|
+      File.readlink(path).start_with?("/memfd:") ? File.stat(path).blocks * 512 : 0
+    rescue SystemCallError
+      0
+    end
+    (resident + files) / MIB
+  end
+
+  # Asserts that the front stays within its memory and serves a good client while the block's clients are there. Returns the most that it
+  # took, in MiB.
+  def assert_within_memory(own, times: 40, pause: 0.1)
+    clients = yield
+    most = 0
+    served = times.times.count do
+      most = [most, taken(own)].max
+      sleep pause
+      get("/", to: own).status == 200
+    end
+    stats = own.stats["memory"]
+    puts "#{name}: #{most} MiB, #{stats.reject { |_, value| value == 0 }}" if ENV["TEST_VERBOSE"]
+    assert_operator most, :<, MOST, stats.to_s
+    assert_operator served, :>=, times * 9 / 10, stats.to_s
+    refute_match(/out of descriptors|panicked/, own.stderr)
+    [clients, stats]
+  end
+
+  # Asserts that the memory of clients which have gone is free again.
+  def assert_given_back(own)
+    left = nil
+    done = wait_until(within: 20) do
+      left = own.stats["memory"]
+      left["level"] == "normal" && %w[responses streams files requests encoders].sum { |name| left["#{name}_bytes"] } < 2 * MIB
+    end
+    assert done, left.to_s
+    assert_equal "quick", get("/", to: own).body
+  end
+
+  def stalled(own, path, count)
+    Http2Client.new(own.address, settings: { 4 => 0 }).tap { |client| count.times { client.request(path) } }
+  end
+
+  %w[string chunked large].each do |path|
+    it "holds 2,000 streams over HTTP/2 that nobody reads (/#{path})" do
+      own = serve
+      clients, = assert_within_memory(own) { Array.new(20) { stalled(own, "/#{path}", 100) } }
+      clients.each(&:close)
+      assert_given_back(own)
+    end
+  end
+
+  it "holds 60 slow readers of 20 MB" do
+    own = serve
+    clients, = assert_within_memory(own) do
+      Array.new(60) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) }
+    end
+    clients.each(&:close)
+    assert_given_back(own)
+  end
+
+  it "holds 1,000 slow uploads" do
+    own = serve(limits: { body_memory: "1MiB" })
+    head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
+    clients, = assert_within_memory(own) do
+      Array.new(1000) { connect(own).write(head + ("u" * 300_000)) }
+    end
+    assert_operator own.stats["memory"]["reached_files"], :>, 0, "bodies went to files"
+    clients.each(&:close)
+    assert_given_back(own)
+  end
+
+  it "holds 2,000 idle connections" do
+    own = serve(limits: { max_connections: 4000 })
+    clients, = assert_within_memory(own, times: 10) do
+      Array.new(2000) { connect(own).tap { |client| client.write(request("GET", "/")).read_response } }
+    end
+    clients.each(&:close)
+  end
+
+  it "holds a full cache, stalled streams, slow readers and slow uploads at once" do
+    own = serve(settings: { cache: { memory: "100MiB" } }, limits: { body_memory: "1MiB", max_connections: 4000 })
+    head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
+    clients, stats = assert_within_memory(own) do
+      240.times { |number| get("/cached#{number}", to: own) }
+      assert_operator own.stats["cache"]["used_bytes"], :>, 80 * MIB
+      Array.new(20) { stalled(own, "/string", 100) } +
+        Array.new(30) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) } +
+        Array.new(300) { connect(own).write(head + ("u" * 300_000)) }
+    end
+    assert_operator stats["reached_files"], :>, 0
+    assert_logged(/memory is scarce: .* of 256 MiB are used \(.*limits\.memory\); /, on: own)
+    clients.each(&:close)
+    assert_given_back(own)
+    assert_logged(/memory is no longer scarce: /, on: own)
+  end
+
+  it "refuses new requests with 503, Retry-After and the reason when memory is full, and serves again afterwards" do
+    settings = ->(memory) { { front_threads: 1, limits: { memory: memory, max_queue: 100_000 }, reload: { watch: "0s" } } }
+    own = start(app: APP, binds: ["tcp://127.0.0.1:0?h2c=true"], threads: "5:5", settings: settings["#{LIMIT}MiB"])
+    clients = Array.new(6) { stalled(own, "/string", 20) }
+    wait_until("responses that are held") { own.stats["memory"]["files_bytes"] > 60 * MIB }
+    File.write(own.path("firebrick.toml"), SettingsFile.render(settings["40MiB"]))
+    out, err, code = own.command_line("reload", own.dir)
+    assert_equal 0, code, "#{out}#{err}"
+    refused = get("/", to: own)
+    assert_equal [503, "1"], [refused.status, refused["retry-after"]], own.stats["memory"].to_s
+    assert_logged(/the memory for clients is used up \(limits\.memory is 40 MiB\)/, on: own)
+    stats = own.stats["memory"]
+    assert_operator stats["refused"], :>, 0
+    assert_operator stats["reached_full"], :>, 0
+    # Responses whose clients read nothing make room.
+    assert wait_until(within: 20) { get("/", to: own).status == 200 }, own.stats["memory"].to_s
+    clients.each(&:close)
+    assert_given_back(own)
+  end
+
+  it "shows its figures in stats and metrics" do
+    own = serve
+    get("/", to: own)
+    memory = own.stats["memory"]
+    assert_equal [LIMIT * MIB, "normal", 0], memory.values_at("limit_bytes", "level", "refused")
+    assert_operator memory["used_bytes"], :>, MIB
+    classes = %w[connections requests responses streams files cache sites handlers encoders other]
+    assert_in_delta memory["used_bytes"], classes.sum { |name| memory["#{name}_bytes"] }, 128 << 10
+    metrics = own.metrics
+    assert_match(/^firebrick_budget_limit_bytes #{LIMIT * MIB}$/, metrics)
+    assert_match(/^firebrick_budget_bytes\{class="responses"\} \d+$/, metrics)
+  end
+end
