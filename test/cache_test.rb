@@ -143,7 +143,7 @@ class CacheTest < Case
     [1, 2].each do |number|
       assert_equal 1_500_000 + 1, body("/huge").bytesize, number
     end
-    assert_includes server.stats["cache"]["refused"].to_h { |one| [one["reason"], one["count"]] }.select { |_, count| count.positive? }.keys, "too-long"
+    assert_includes server.stats["kept_responses"]["refused"].to_h { |one| [one["reason"], one["count"]] }.select { |_, count| count.positive? }.keys, "too-long"
   end
 
   it "sends parts and compressed forms of a kept body" do
@@ -273,14 +273,14 @@ class CacheTest < Case
       pages = (1..80).map { |number| "/page/#{number}?#{'x' * 200}" }
       first = start(app: APP, settings: settings)
       before = pages.to_h { |path| [path, body(path, to: first)] }
-      wait_until("the files") { first.stats.dig("cache", "disk_files") == pages.size }
+      wait_until("the files") { first.stats.dig("kept_responses", "disk_files") == pages.size }
       first.command_line("cache", "purge", pages[0], "--dir", first.dir)
       assert_empty first.finish
       damaged = Dir[File.join(folder, "??", "*")].first
       File.binwrite(damaged, File.binread(damaged).sub("page", "PAGE"))
       File.write(File.join(folder, "notes.txt"), "mine")
       again = start(app: APP, settings: settings)
-      wait_until("the index") { again.stats.dig("cache", "disk_files") == pages.size - 2 }
+      wait_until("the index") { again.stats.dig("kept_responses", "disk_files") == pages.size - 2 }
       hits = pages.count { |path| status(get(path, to: again)).start_with?("hit") }
       assert_equal pages.size - 2, hits
       same = pages.count { |path| body(path, to: again) == before[path] }
@@ -304,7 +304,7 @@ class CacheTest < Case
     own = start(app: APP)
     assert_nil get("/page/a", to: own)["cache-status"]
     refute_equal body("/page/a", to: own), body("/page/a", to: own)
-    assert_nil own.stats["cache"]
+    assert_nil own.stats["kept_responses"]
     assert_match(/the cache is off: set cache.memory/, own.command_line("cache", "--dir", own.dir).first)
   end
 end

@@ -45,7 +45,7 @@ class StalledClientsTest < TlsCase
     pem = pair("own", "localhost", "127.0.0.1")
     binds ||= ["tcp://127.0.0.1:0?h2c=true"]
     start(app: APP, files: FILES.merge(pem), threads: "16:16", binds:,
-          settings: { front_threads: 1, timeouts: { send: SEND, keep_alive: 60 }.merge(timeouts) })
+          settings: { front_threads: 1, compression: { responses: false }, timeouts: { send: SEND, keep_alive: 60 }.merge(timeouts) })
   end
 
   def serve_tls(**timeouts) = serve(binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"], **timeouts)
@@ -199,7 +199,7 @@ class StalledClientsTest < TlsCase
 
   it "ends the connection of a client that is slower than the least rate, and keeps one that is faster" do
     own = start(app: APP, files: FILES, threads: "4:4",
-                settings: { front_threads: 1, timeouts: { send: 120 }, limits: { min_download_rate: 5_000 } })
+                settings: { front_threads: 1, compression: { responses: false }, timeouts: { send: 120 }, limits: { min_download_rate: 5_000 } })
     slow, fast = Array.new(2) { connect(own, receive_buffer: 8192).write(request("GET", "/string")) }
     [slow, fast].each(&:read_head)
     reader = Thread.new { read_steadily(fast, seconds: 20, piece: 1_600) }

@@ -100,7 +100,9 @@ impl Backlog {
         let now = self.in_memory as u64;
         match &self.held {
             Some(_) if now == 0 => self.held = None,
-            Some(held) if held.amount().memory.abs_diff(now) >= COUNTED as u64 => held.set(Amount::of_memory(now)),
+            Some(held) if held.amount().memory.abs_diff(now) >= COUNTED as u64 => {
+                held.set(Amount::of_memory(now))
+            }
             _ => {}
         }
         self.reserve();

@@ -4,13 +4,13 @@
 //! response says `public` and [`Policy::cookies`] allows it; a request with Authorization, unless [`Policy::authorization`] allows it and the response
 //! says `public`, `s-maxage` or `must-revalidate` (section 3.5).
 
-use net::memory::{self, Level};
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Lifetime, lifetime};
 use crate::policy::Policy;
 use crate::targeted;
 use crate::vary::Vary;
 use handler::{Body, Fields, Request, Response};
+use net::memory::{self, Level};
 use representation::media_type::essence;
 use std::time::SystemTime;
 

@@ -231,8 +231,10 @@ impl Pipeline {
         let peer = https.then(|| exchange.request.peer.clone());
         let elsewhere =
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
-        let response =
-            elsewhere.map(Box::new).or_else(|| self.maintenance.answer(&exchange.request, &self.trusted)).or_else(full);
+        let response = elsewhere
+            .map(Box::new)
+            .or_else(|| self.maintenance.answer(&exchange.request, &self.trusted))
+            .or_else(full);
         StartedRequest { response, context: Some(ResponseContext { id, trace, timed, https, peer }) }
     }
 

@@ -250,7 +250,7 @@ impl Snapshotter {
             pools: self.pools(processes, now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             rate_limits: self.rate_limits(),
-            cache: self.store.as_deref().map(caching::snapshot),
+            kept_responses: self.store.as_deref().map(caching::snapshot),
             acme: self.encryption.obtained(),
             tls: self
                 .encryption

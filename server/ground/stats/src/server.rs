@@ -143,7 +143,7 @@ figures! {
         rate_limits: Option<RateLimitsSnapshot> = part,
         /// The [cache of responses](caching.md), see below; null if it is off.
         #[serde(default)]
-        cache: Option<CacheSnapshot> = part,
+        kept_responses: Option<CacheSnapshot> = part,
         /// Certificates that the server obtains by itself, see below; empty without `[acme]`.
         #[serde(default)]
         acme: Vec<CertificateSnapshot> = part,
@@ -501,7 +501,11 @@ pub(crate) mod tests {
             cores: 2.0,
             memory_limit_bytes: 512 << 20,
             held: HeldSnapshot { descriptors: 3, memory_bytes: 1 << 20, disk_bytes: 2 << 20 },
-            memory: MemorySnapshot { limit_bytes: 256 << 20, used_bytes: 3 << 20, ..MemorySnapshot::default() },
+            memory: MemorySnapshot {
+                limit_bytes: 256 << 20,
+                used_bytes: 3 << 20,
+                ..MemorySnapshot::default()
+            },
             sizing: Some(SizingSnapshot {
                 wanted: workers,
                 min: 1,
@@ -524,7 +528,7 @@ pub(crate) mod tests {
             pools: Vec::new(),
             handlers: None,
             rate_limits: None,
-            cache: None,
+            kept_responses: None,
             queue_classes: Vec::new(),
             waiters: Vec::new(),
             acme: Vec::new(),

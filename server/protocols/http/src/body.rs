@@ -110,7 +110,8 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
         reserved.set(held.len() as u64);
         let bound = if spool.is_some() { BLOCK } else { memory_limit };
         let level = memory::level();
-        if held.len() > bound || (level >= Level::Files && held.len() > SCARCE && bounds.relieves(&mut place)) {
+        if held.len() > bound || (level >= Level::Files && held.len() > SCARCE && bounds.relieves(&mut place))
+        {
             if place.is_none() {
                 place = Some(bounds.place().await?);
             }

@@ -174,7 +174,8 @@ impl Usage {
         let mut classes = Class::ALL.map(|class| (self.of(class), class.name()));
         classes.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let largest = classes.iter().take(3).filter(|(bytes, _)| *bytes > 0);
-        let largest: Vec<String> = largest.map(|(bytes, name)| format!("{name} {}", mebibytes(*bytes))).collect();
+        let largest: Vec<String> =
+            largest.map(|(bytes, name)| format!("{name} {}", mebibytes(*bytes))).collect();
         format!(
             "{} of {} are used ({}; limits.memory)",
             mebibytes(self.total),
@@ -207,7 +208,10 @@ mod tests {
             usage.describe(),
             "201 MiB of 256 MiB are used (responses 170 MiB, streams 31 MiB; limits.memory)"
         );
-        assert_eq!((usage.level, usage.reached(Level::Files), usage.reached(Level::Full)), (Level::Files, 1, 0));
+        assert_eq!(
+            (usage.level, usage.reached(Level::Files), usage.reached(Level::Full)),
+            (Level::Files, 1, 0)
+        );
         assert_eq!(mebibytes((1 << 20) + (1 << 19) + 100), "1.5 MiB");
     }
 

@@ -406,7 +406,10 @@ fn what_is_allowed_but_odd_is_a_warning() {
     let mut little = App::with("cache.memory = '300MiB'\nlimits.response_memory = '100MiB'");
     little.machine.memory_limit = Some(1 << 30);
     assert_eq!(little.loaded().settings.limits.memory, Some(600 << 20));
-    warned(little, "cache.memory is 300MiB, more than a quarter of the memory that there is; limits.memory is 600MiB");
+    warned(
+        little,
+        "cache.memory is 300MiB, more than a quarter of the memory that there is; limits.memory is 600MiB",
+    );
     let mut little = App::with("limits.response_memory = '100MiB'");
     little.machine.memory_limit = Some(1 << 30);
     warned(little, "limits.response_memory is 100MiB, more than an eighth of limits.memory, which is 256MiB");

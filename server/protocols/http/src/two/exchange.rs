@@ -188,7 +188,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 let waits = engine.room(id) < bytes.len();
                 let len = bytes.len() as u64;
                 let held = match bytes.len() {
-                    COUNTED.. if waits => slot.client.hold(Amount::of_memory(len)).map(Held::Hold).unwrap_or_default(),
+                    COUNTED.. if waits => {
+                        slot.client.hold(Amount::of_memory(len)).map(Held::Hold).unwrap_or_default()
+                    }
                     SMALLEST_COUNTED.. if waits => Held::Small(Reserved::new(Class::Responses, len)),
                     _ => Held::Uncounted,
                 };

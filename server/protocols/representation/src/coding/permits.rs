@@ -52,7 +52,11 @@ impl EncoderPermit {
                 return None;
             }
             (*all, *own) = (*all + 1, *own + 1);
-            Some(EncoderPermit { coding: index, connection: connection.clone(), _memory: Reserved::new(Class::Encoders, COST[index]) })
+            Some(EncoderPermit {
+                coding: index,
+                connection: connection.clone(),
+                _memory: Reserved::new(Class::Encoders, COST[index]),
+            })
         })
     }
 }
