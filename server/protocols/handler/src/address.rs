@@ -72,7 +72,7 @@ mod tests {
         let none = Span::default();
         #[rustfmt::skip]
         let request = Request {
-            version: Version::Http11, method: none, target: none, path: none, query: none, authority: none,
+            version: Version::Http11, switchable: true, method: none, target: none, path: none, query: none, authority: none,
             fields: Fields::default(), variables: Vec::new(), peer: Rc::new(peer), https: false,
             received: SystemTime::now(), arrived: Instant::now(),
         };

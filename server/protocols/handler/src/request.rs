@@ -195,6 +195,7 @@ mod tests {
         };
         Request {
             version: Version::Http11,
+            switchable: true,
             method,
             target: none,
             path: none,

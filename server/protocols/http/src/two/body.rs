@@ -27,7 +27,7 @@ const LARGE: usize = 8 << 10;
 /// A body that has not been sent completely.
 pub(super) enum Source {
     /// The rest of a body in memory, and its share of the counted resources.
-    Bytes(Bytes, Held),
+    Bytes(Bytes, CountedAs),
     File(Box<FileReader>),
     /// Pieces that arrive over time.
     Stream(Box<Pieces>),
@@ -37,7 +37,7 @@ pub(super) enum Source {
 
 /// How a body in memory is counted.
 #[derive(Default)]
-pub(super) enum Held {
+pub(super) enum CountedAs {
     /// Others use it too, or it is sent at once.
     #[default]
     Uncounted,
@@ -65,7 +65,7 @@ pub(super) enum Pull {
 impl Source {
     /// Creates a body in memory that is not counted.
     pub(super) fn bytes(bytes: Bytes) -> Source {
-        Source::Bytes(bytes, Held::Uncounted)
+        Source::Bytes(bytes, CountedAs::Uncounted)
     }
 
     /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `client` counts held

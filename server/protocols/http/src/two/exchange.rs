@@ -1,6 +1,6 @@
 //! Runs the exchanges of a connection, from a request to the end of its stream.
 
-use super::body::{Held, Pieces, Pull, Source};
+use super::body::{CountedAs, Pieces, Pull, Source};
 use super::client::StreamClient;
 use super::connection::Conn;
 use super::file::FileReader;
@@ -189,10 +189,10 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 let len = bytes.len() as u64;
                 let held = match bytes.len() {
                     COUNTED.. if waits => {
-                        slot.client.hold(Amount::of_memory(len)).map(Held::Hold).unwrap_or_default()
+                        slot.client.hold(Amount::of_memory(len)).map(CountedAs::Hold).unwrap_or_default()
                     }
-                    SMALLEST_COUNTED.. if waits => Held::Small(Reserved::new(Class::Responses, len)),
-                    _ => Held::Uncounted,
+                    SMALLEST_COUNTED.. if waits => CountedAs::Small(Reserved::new(Class::Responses, len)),
+                    _ => CountedAs::Uncounted,
                 };
                 Source::Bytes(bytes, held)
             }
