@@ -1,7 +1,7 @@
 //! The memory of the front for clients: the limit, the lines in the log when it becomes scarce, and the figures.
 //!
-//! Contract: a level that is reached and left has a line each. In a second there is one line at most, so a server whose memory hovers about
-//! a level does not fill its log; the figures count each time.
+//! Contract: a level that is reached and left has a line each. A server whose memory hovers about a level does not fill its log: a level that
+//! is reached again within a second of the last line has none. The figures count each time.
 
 use crate::error_log::ErrorLog;
 use net::memory::{self, Change, Class, Level};
@@ -10,7 +10,7 @@ use stats::{MemoryLevel, MemorySnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines.
+/// The shortest time between two lines that tell nothing worse.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Puts the limit into force, and writes to `log` when memory becomes scarce.
@@ -47,8 +47,9 @@ impl Reported {
     /// Returns the line for a change, if it is due.
     fn line(&mut self, change: Change, now: Instant) -> Option<String> {
         let is_soon = self.at.is_some_and(|at| now.saturating_duration_since(at) < QUIET);
+        let is_known = change.to <= self.level || (self.level == Level::Normal && change.to == Level::Files);
         // The end of a shortage is always told if its beginning was.
-        if change.to == self.level || (is_soon && change.to != Level::Normal) {
+        if change.to == self.level || (is_soon && is_known && change.to != Level::Normal) {
             return None;
         }
         let before = std::mem::replace(&mut self.level, change.to);
@@ -112,10 +113,13 @@ mod tests {
         let mut reported = Reported { level: Level::Normal, at: None };
         let mut line = |from, to, when| reported.line(Change { from, to }, at(when)).unwrap_or_default();
         assert!(line(Level::Normal, Level::Files, 0).starts_with("memory is scarce: "));
-        assert_eq!(line(Level::Files, Level::Waiting, 0), "", "at most one in a second");
-        assert_eq!(line(Level::Waiting, Level::Files, 5), "", "as it was");
-        assert!(line(Level::Files, Level::Full, 5).ends_with("; new requests get 503"));
+        assert!(line(Level::Files, Level::Waiting, 0).starts_with("memory is scarce: "), "it becomes worse");
+        assert_eq!(line(Level::Waiting, Level::Files, 0), "", "at most one in a second");
+        assert_eq!(line(Level::Files, Level::Waiting, 5), "", "as it was");
+        assert!(line(Level::Waiting, Level::Full, 5).ends_with("; new requests get 503"));
         assert!(line(Level::Full, Level::Waiting, 7).starts_with("memory is less scarce: "));
         assert!(line(Level::Waiting, Level::Normal, 7).starts_with("memory is no longer scarce: "));
+        assert_eq!(line(Level::Normal, Level::Files, 7), "", "it swings");
+        assert_eq!(line(Level::Files, Level::Normal, 7), "");
     }
 }
