@@ -51,7 +51,7 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
 /// Describes what the running server's cache has for the request of `firebrick explain`; empty without server or cache.
 pub fn kept(settings: &Settings, question: &Question) -> String {
     let control = &settings.control;
-    let Some(address) = settings.cache.memory.and(control.ask.clone()) else { return String::new() };
+    let Some(address) = control.ask.clone() else { return String::new() };
     let client = Client::new(address, control.token.clone()).within(Duration::from_secs(2));
     let scheme = if question.https { "https" } else { "http" };
     let key = match &question.host {

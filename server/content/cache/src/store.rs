@@ -60,7 +60,8 @@ impl Lifecycle<Box<[u8]>, Arc<Resource>> for Evictions {
 
     fn begin_request(&self) -> Self::RequestState {}
 
-    fn on_evict(&self, (): &mut (), _: Box<[u8]>, _: Arc<Resource>) {
+    // Not `on_evict`, which is called for replaced entries, too.
+    fn before_evict(&self, (): &mut (), _: &Box<[u8]>, _: &mut Arc<Resource>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -475,6 +476,10 @@ mod tests {
         let left = (0..20).filter(|number| store.get(&key(*number)).is_some()).count();
         assert!(left >= 16, "{left} of 20 are left");
         assert!(store.evicted() > 1000 && store.bytes() <= 1 << 20);
+        let evicted = store.evicted();
+        store.put(&key(0), stored(10, &[], ""));
+        store.put(&key(0), stored(10, &[], ""));
+        assert!(store.evicted() <= evicted + 1, "a replaced entry is none that had to make room");
     }
 
     #[test]

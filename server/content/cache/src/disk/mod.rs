@@ -66,9 +66,10 @@ impl Lifecycle<Box<[u8]>, Entry> for Evictions {
 
     fn begin_request(&self) -> Self::RequestState {}
 
-    // Runs on the thread that writes, which alone makes room.
-    fn on_evict(&self, (): &mut (), key: Box<[u8]>, _: Entry) {
-        let _ = fs::remove_file(path_of(&self.folder, &key));
+    // Runs on the thread that writes, which alone makes room. Not `on_evict`, which is called for replaced entries, too: their file has just been
+    // written anew.
+    fn before_evict(&self, (): &mut (), key: &Box<[u8]>, _: &mut Entry) {
+        let _ = fs::remove_file(path_of(&self.folder, key));
     }
 }
 
@@ -114,8 +115,13 @@ impl Disk {
         let evictions = Evictions { folder: folder.clone() };
         let index = Arc::new(Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), evictions));
         let (orders, taken) = sync_channel(MOST_ORDERS);
-        let writer =
-            Writer { folder: folder.clone(), index: index.clone(), log, failed: AtomicBool::new(false) };
+        let writer = Writer {
+            folder: folder.clone(),
+            index: index.clone(),
+            limit,
+            log,
+            failed: AtomicBool::new(false),
+        };
         std::thread::Builder::new()
             .name("cache-disk".to_owned())
             .spawn(move || writer.run(&taken))
@@ -198,6 +204,8 @@ impl Disk {
 struct Writer {
     folder: Arc<Path>,
     index: Arc<Index>,
+    /// The most bytes of all files.
+    limit: u64,
     log: Log,
     failed: AtomicBool,
 }
@@ -230,6 +238,12 @@ impl Writer {
 
     fn write(&self, key: &[u8], resource: &Resource) -> io::Result<()> {
         let bytes = format::write(key, resource.variants.iter().map(|stored| &**stored));
+        if bytes.len() as u64 > self.limit {
+            // The index would refuse it.
+            self.index.remove(key);
+            let _ = fs::remove_file(path_of(&self.folder, key));
+            return Ok(());
+        }
         let path = path_of(&self.folder, key);
         let beside = path.with_extension(format!("tmp.{}", std::process::id()));
         if let Some(parent) = path.parent() {
@@ -297,4 +311,79 @@ fn is_ours(path: &Path) -> bool {
     digits.len() == 38
         && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
         && (rest.is_empty() || rest.starts_with(".tmp."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Rules;
+    use std::time::{Duration, Instant};
+
+    fn resource(key: &[u8]) -> Arc<Resource> {
+        let rules = Rules {
+            no_cache: false,
+            must_revalidate: false,
+            may_be_stale: true,
+            stale_while_revalidate: None,
+            stale_if_error: None,
+        };
+        let stored = Arc::new(Stored::for_tests(Duration::from_secs(60), rules));
+        Resource::new(key, [stored].into_iter().collect())
+    }
+
+    fn wait_until(done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the thread does not get there");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn files(folder: &Path) -> usize {
+        entries(folder).filter(|path| path.is_dir()).map(|path| entries(&path).count()).sum()
+    }
+
+    #[test]
+    fn a_file_that_is_written_again_stays_and_those_without_room_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = {
+            let probe = Disk::open(&dir.path().join("probe"), 1 << 20, Box::new(|_| {})).unwrap();
+            probe.put(b"http://a/0", resource(b"http://a/0"));
+            wait_until(|| probe.len() == 1);
+            probe.bytes()
+        };
+        let folder = dir.path().join("kept");
+        let disk = Disk::open(&folder, one * 10, Box::new(|_| {})).unwrap();
+        for _ in 0..3 {
+            disk.put(b"http://a/0", resource(b"http://a/0"));
+        }
+        // Orders are carried out in turn.
+        disk.put(b"http://a/1", resource(b"http://a/1"));
+        wait_until(|| disk.len() == 2);
+        assert!(disk.load(b"http://a/0").is_some() && files(&folder) == 2);
+        for number in 2..40 {
+            let key = format!("http://a/{number}");
+            disk.put(key.as_bytes(), resource(key.as_bytes()));
+            wait_until(|| disk.has(key.as_bytes()) || disk.len() == 10);
+        }
+        wait_until(|| files(&folder) <= 10);
+        assert!(disk.bytes() <= one * 10);
+        disk.purge(&Purge::All);
+        wait_until(|| files(&folder) == 0);
+    }
+
+    #[test]
+    fn only_files_of_the_cache_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("ab").join("0".repeat(38));
+        fs::create_dir(own.parent().unwrap()).unwrap();
+        for name in
+            [own.clone(), own.with_extension("tmp.12"), dir.path().join("ab/notes"), dir.path().join("mine")]
+        {
+            fs::write(name, "nothing that the cache has written").unwrap();
+        }
+        let _disk = Disk::open(dir.path(), 1 << 20, Box::new(|_| {})).unwrap();
+        wait_until(|| !own.exists() && !own.with_extension("tmp.12").exists());
+        assert!(dir.path().join("ab/notes").exists() && dir.path().join("mine").exists());
+    }
 }
