@@ -122,7 +122,7 @@ class MemoryTest < Case
     head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
     clients, stats = assert_within_memory(own) do
       240.times { |number| get("/cached#{number}", to: own) }
-      assert_operator own.stats["cache"]["used_bytes"], :>, 80 * MIB
+      assert_operator own.stats["kept_responses"]["used_bytes"], :>, 80 * MIB
       Array.new(20) { stalled(own, "/string", 100) } +
         Array.new(30) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) } +
         Array.new(300) { connect(own).write(head + ("u" * 300_000)) }

@@ -144,7 +144,19 @@ impl Cache {
                 }
                 Part::Wait(receiver) => {
                     waited += 1;
-                    let ended = tokio::time::timeout(policy.collapse_wait, flight::outcome(receiver)).await;
+                    // Where the stale response may be sent when the app fails, no client waits longer for a slow one.
+                    let stale = stored.as_ref().filter(|stored| {
+                        !policy.stale_if_slow.is_zero() && reuse::on_error(stored, &policy, now)
+                    });
+                    let patience = match stale {
+                        Some(_) => policy.collapse_wait.min(policy.stale_if_slow),
+                        None => policy.collapse_wait,
+                    };
+                    let ended = tokio::time::timeout(patience, flight::outcome(receiver)).await;
+                    if let (Some(stale), Err(_)) = (stale, &ended) {
+                        let now = Instant::now();
+                        return self.send(stale, &key, &exchange.request, &policy, Answer::Stale, now);
+                    }
                     failed = ended == Ok(Outcome::Failed);
                     if !matches!(ended, Ok(Outcome::Kept | Outcome::Failed | Outcome::Abandoned)) {
                         let call = call(why, stored);

@@ -122,7 +122,9 @@ mod tests {
                 assert!(keys.iter().all(|key| abouts().any(|about| about.key == *key)), "{}", command.name);
             }
             for own in command.arguments {
-                let clashes = |about: &&About| about.flags.iter().any(|flag| flag.long == own.name);
+                let clashes = |about: &&About| {
+                    command.options.include(about.key) && about.flags.iter().any(|flag| flag.long == own.name)
+                };
                 assert!(!abouts().any(|about| clashes(&about)), "{} --{}", command.name, own.name);
             }
         }
