@@ -315,7 +315,7 @@ impl Store {
         if let Some(disk) = &self.disk {
             // Those that were in memory too have been counted.
             let known = removed;
-            removed = known.max(disk.purge(purge).len());
+            removed = known.max(disk.purge(purge));
         }
         self.count();
         self.counts.purged(removed as u64);

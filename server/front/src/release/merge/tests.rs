@@ -100,6 +100,7 @@ const VALUES: &[&str] = &[
     "7s",
     "20ms",
     "7MiB",
+    "7GiB",
     "1:7",
     "off",
     "on",
