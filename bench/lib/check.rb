@@ -32,8 +32,9 @@ module Bench
     # Returns true when it does, false while nothing listens; a wrong body is a Failure, not a reason to wait.
     def call(port)
       body, status = Open3.capture2("curl", "-sk", "--max-time", "10", *@curl, *post, url(port), stdin_data: "x" * @upload, binmode: true)
-      # 7: cannot connect; 56 and 35: the connection ended, as a server that is starting does.
-      return false if [7, 35, 56].include?(status.exitstatus)
+      # 7: cannot connect; 56 and 35: the connection ended, as a server that is starting does. 22: with -f an error status, as of a proxy whose app is
+      # starting.
+      return false if [7, 22, 35, 56].include?(status.exitstatus)
       raise Failure, "curl #{url(port)} failed with exit code #{status.exitstatus}" unless status.success?
       return true if body.bytesize == @bytes && Digest::SHA256.hexdigest(body) == @sha256
 

@@ -37,7 +37,8 @@ module Bench
 
     def self.page(name, coding, peers, wanted)
       headers = coding ? { "Accept-Encoding" => coding } : {}
-      curl = coding ? ["--compressed", "-H", "Accept-Encoding: #{coding}"] : []
+      # -f: a proxy is up before its app.
+      curl = ["-f", *(["--compressed", "-H", "Accept-Encoding: #{coding}"] if coding)]
       peers = peers.compact
       Protocols::Case.new(name: name, scheme: "http", curl: curl, load: Loads::Wrk.new(connections: CONNECTIONS, headers: headers), path: "/page.html",
                           body: BODY, peers: peers, wanted: wanted, app: "listing")
@@ -51,7 +52,7 @@ module Bench
     def self.deflater(**rest) = Peer.new(command: "env DEFLATE=1 #{format(PUMA, 'tcp://127.0.0.1:{port}')}", **rest)
 
     # The same page as a file.
-    def self.file = Peer.new(command: Peers::FIREBRICK, config: { "page.html" => BODY, "static.json" => "{}" })
+    def self.file = Peer.new(command: Peers::FIREBRICK, config: { "page.html" => BODY, "static.json" => '{ "root": "." }' })
 
     def self.kept(packed)
       nginx = nginx(packed ? "#{GZIP} #{CACHE}" : CACHE, env: "KEPT=1")
