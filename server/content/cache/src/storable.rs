@@ -35,7 +35,7 @@ pub enum Refusal {
     TooLong,
     /// A file that the app has named: the front sends it without Ruby as it is.
     File,
-    /// A stream of events, or a stream without a lifetime: others would wait for its end.
+    /// A stream of events, or a stream without a stated lifetime: others would wait for its end.
     Stream,
     /// The body broke off, or was cut off by its client.
     Incomplete,
@@ -174,7 +174,7 @@ pub(crate) fn judge(
     }
     match &response.body {
         Body::File(_) => return Err(Refusal::File),
-        Body::Stream(_) if is_event_stream(fields) || is_endless(response, lifetime) => {
+        Body::Stream(_) if is_event_stream(fields) || is_endless(response, &directives, lifetime) => {
             return Err(Refusal::Stream);
         }
         Body::Bytes(bytes) if bytes.len() as u64 > policy.max_object => return Err(Refusal::TooLong),
@@ -193,8 +193,9 @@ fn is_event_stream(fields: &Fields) -> bool {
 }
 
 /// Returns whether a stream may have no end soon: nothing says its length or a lifetime.
-fn is_endless(response: &Response, lifetime: Lifetime) -> bool {
-    lifetime.duration().is_zero() && declared(response).is_none()
+fn is_endless(response: &Response, directives: &ResponseDirectives, lifetime: Lifetime) -> bool {
+    let stated = matches!(lifetime, Lifetime::Explicit(time) if !time.is_zero()) && !directives.no_cache;
+    !stated && declared(response).is_none()
 }
 
 fn declared(response: &Response) -> Option<u64> {
@@ -278,6 +279,30 @@ mod tests {
             judge(&request("GET", "/", &[]), &response(status, &all), &policy, SystemTime::now()).err()
         };
         assert_eq!((judged(200), judged(299)), (None, Some(Refusal::Status)));
+    }
+
+    struct Endless;
+
+    impl handler::BodyStream for Endless {
+        fn poll_chunk(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<handler::Chunk, handler::Failure>>> {
+            std::task::Poll::Pending
+        }
+    }
+
+    #[test]
+    fn streams_that_others_would_wait_for_are_not_kept() {
+        let of = |all: &[(&str, &str)]| {
+            let response = Response { body: Body::Stream(Box::new(Endless)), ..response(200, all) };
+            judge(&request("GET", "/", &[]), &response, &Policy::default(), SystemTime::now()).err()
+        };
+        assert_eq!(of(&[FRESH, ("Content-Type", "text/event-stream; charset=utf-8")]), Some(Refusal::Stream));
+        let live = [("Cache-Control", "no-cache"), ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")];
+        assert_eq!(of(&live), Some(Refusal::Stream));
+        assert_eq!(of(&[live[0], live[1], ("Content-Length", "10")]), None);
+        assert_eq!(of(&[FRESH]), None);
     }
 
     #[test]
