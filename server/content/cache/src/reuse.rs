@@ -52,8 +52,8 @@ pub(crate) fn on_error(stored: &Stored, policy: &Policy, now: Instant) -> bool {
             || within(stored, stale, stored.rules.stale_if_error, policy.stale_if_error))
 }
 
-/// Returns whether a response may be stale for this long. What the response says itself overrides `s-maxage`, which otherwise forbids it like
-/// `proxy-revalidate` (RFC 9111 section 5.2.2.10).
+/// Returns whether a response may be stale for this long. The response's own `stale-*` directives override `s-maxage`,
+/// which otherwise forbids it like `proxy-revalidate` (RFC 9111 section 5.2.2.10).
 fn within(stored: &Stored, stale: Duration, said: Option<u64>, default: Duration) -> bool {
     if stored.rules.must_revalidate {
         return false;

@@ -48,7 +48,7 @@ figures! {
     #[derive(Default, Eq)]
     pub struct CacheRefusal [reason = |it| it.reason.clone()] {
         /// `status`, `no-store`, `private`, `cookie`, `authorization`, `vary`, `no-lifetime`, `too-long`, `file`, `stream`, `incomplete`,
-        /// `invalidated`, `memory` ([what is never kept](caching.md#what-is-never-kept)).
+        /// `invalidated`, `memory` ([responses that are never kept](caching.md#responses-that-are-never-kept)).
         reason: String,
         /// Their number.
         count: u64 = counter("firebrick_cache_refused"; "Responses that were not kept, by reason"),
