@@ -93,7 +93,7 @@ worker-test: build
 CONNECTING_SUITES := rack_spec framing broken_apps file_bodies large_bodies content_length early_responses websocket abandoned_streams
 
 test-jruby: build
-	command -v jruby >/dev/null || apt-get install -y --no-install-recommends jruby
+	command -v jruby >/dev/null || script/apt-install jruby
 	GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby worker/native/tests/run.rb connecting
 	GEM_PATH=/usr/share/rubygems-integration/all RUBY=jruby MT_CPU=2 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run spawned
 	for ruby in connecting_ruby streaming_ruby; do \

@@ -12,7 +12,7 @@ module Firebrick
 
     module_function
 
-    MISSING = "the program is missing from #{ROOT}/libexec; try: gem pristine firebrick".freeze
+    MISSING = "the program is missing from #{ROOT}/libexec; try: gem pristine firebrick"
 
     # Returns the program's path. The variable FIREBRICK_PROGRAM takes precedence.
     def find

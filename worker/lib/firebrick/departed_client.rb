@@ -21,7 +21,7 @@ module Firebrick
               grpc http httparty httpclient httpx manticore mechanize mongo net-[a-z-]+ open-uri opensearch-ruby patron
               protocol-http[12]? redis redis-client rest-client stripe typhoeus].freeze
     RUBY = Regexp.escape(RbConfig::CONFIG["rubylibdir"])
-    LIBRARIES = %r{\A#{RUBY}/(?:net/|open-uri\.rb)|/gems/(?:#{GEMS.join('|')})-\d}
+    LIBRARIES = %r{\A#{RUBY}/(?:net/|open-uri\.rb)|/gems/(?:#{GEMS.join('|')})-\d}.freeze
     private_constant :GEMS, :RUBY, :LIBRARIES
 
     class << self
@@ -41,12 +41,14 @@ module Firebrick
 
     CALLS.each do |name|
       class_eval <<~RUBY, __FILE__, __LINE__ + 1
-        def #{name}(...)              # def write(...)
+        def #{name}(*)                # def write(*)
           super
         rescue *ERRORS => e
           raise DepartedClient.error(e)
         end
       RUBY
+      # JRuby 9.3 neither needs it nor has it.
+      ruby2_keywords(name) if respond_to?(:ruby2_keywords, true)
     end
 
     # `IO.copy_stream` to such a socket, which writes to its descriptor.

@@ -22,7 +22,7 @@ module Firebrick
     STORAGE = (Fiber.method_defined?(:storage) ? { storage: nil } : {}).freeze
 
     # The path prefix of this library in backtraces. Its methods are not pre-empted.
-    OWN = "#{__dir__}/".freeze
+    OWN = "#{__dir__}/"
 
     # Made here, because other loops may have long calls while the first loop starts the watching thread.
     @calls = BlockingCalls.new

@@ -15,7 +15,7 @@ module Firebrick
 
     # Yields the server when it listens, and returns when it has ended. Does neither if this process becomes the
     # program.
-    def run(app, **options, &)
+    def run(app, **options, &block)
       if Handler.becomes_program?(options)
         # Tells a puma.rb that Rails has been loaded here.
         ENV["FIREBRICK_RAILS_SERVER"] = "1" if defined?(::Rails.application) && ::Rails.application
@@ -25,10 +25,10 @@ module Firebrick
       require "firebrick/server"
       settings = Handler.server_options(options)
       server = Server.new(app, **settings)
-      return server.run(&) unless options[:restart_cmd]
+      return server.run(&block) unless options[:restart_cmd]
 
       require "firebrick/server/restart_file"
-      Server::RestartFile.new(settings[:dir], options[:restart_cmd]).run(server, &)
+      Server::RestartFile.new(settings[:dir], options[:restart_cmd]).run(server, &block)
     end
 
     def valid_options
@@ -58,8 +58,8 @@ module Firebrick
     # Options that the user has not typed are defaults, over which the configuration file takes precedence.
     def arguments(options)
       options = typed(options, :config, :pid)
-      values = FLAGS.filter_map { |key, flag| [flag, options[key].to_s] if options[key] }.flatten
-      switches = SWITCHES.filter_map { |key, flag| flag if options[key] }
+      values = FLAGS.flat_map { |key, flag| options[key] ? [flag, options[key].to_s] : [] }
+      switches = SWITCHES.select { |key, _| options[key] }.values
       [*values, *listen(options[:Host]), *switches, *rackup_file(options[:config])]
     end
 

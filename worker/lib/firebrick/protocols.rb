@@ -35,7 +35,7 @@ module Firebrick
       # Returns status, headers and body.
       def response
         protocol = chosen
-        fields = @headers.except(*REPLACED)
+        fields = @headers.reject { |name, _| REPLACED.include?(name) }
         fields["rack.hijack"] ||= callable
         fields["sec-websocket-accept"] ||= accept(protocol)
         [101, fields.compact.merge("upgrade" => protocol, "connection" => "upgrade"), @body]

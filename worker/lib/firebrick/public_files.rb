@@ -27,7 +27,8 @@ module Firebrick
     def types
       return [] unless defined?(Rack::Mime::MIME_TYPES)
 
-      Rack::Mime::MIME_TYPES.filter_map { |extension, type| "#{extension.to_s.delete_prefix('.')}=#{type}" if type }
+      types = Rack::Mime::MIME_TYPES.select { |_, type| type }
+      types.map { |extension, type| "#{extension.to_s.delete_prefix('.')}=#{type}" }
     end
 
     def escape(word)

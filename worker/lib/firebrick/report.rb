@@ -49,7 +49,7 @@ module Firebrick
       end
 
       def json_entry(time, level, text, id)
-        texts = { time:, level:, request_id: id, message: text }.compact
+        texts = { time: time, level: level, request_id: id, message: text }.compact
         pairs = texts.map { |key, value| "#{quoted(key.to_s)}:#{quoted(clean(value.to_s))}" }
         "{#{pairs.insert(2, "\"pid\":#{Process.pid}").join(',')}}\n"
       end

@@ -13,7 +13,7 @@ module Firebrick
     # The location of a file: the folder, which it must not leave, and the path in it.
     Place = Struct.new(:folder, :path)
 
-    UPWARDS = %r{(?:\A|/)\.\.(?:/|\z)}n
+    UPWARDS = %r{(?:\A|/)\.\.(?:/|\z)}n.freeze
 
     # Parses rules as the front sends them: a prefix, a newline and a folder, the longest prefix first.
     def self.parse(lines)

@@ -116,7 +116,7 @@ module Firebrick
     private
 
     def tcp
-      match = addresses.filter_map { |url| %r{\Ahttps?://(.+):(\d+)\z}.match(url) }.first
+      match = addresses.map { |url| %r{\Ahttps?://(.+):(\d+)\z}.match(url) }.compact.first
       match && [match[1].delete("[]"), Integer(match[2])]
     end
 
@@ -131,7 +131,7 @@ module Firebrick
         attachment.order(asked || attachment.development? ? Attachment::HALT : Attachment::DRAIN)
         asked = true
       end
-      %w[INT TERM QUIT].filter_map { |name| trapped(name, handler) }.to_h
+      %w[INT TERM QUIT].map { |name| trapped(name, handler) }.compact.to_h
     end
 
     def trapped(name, handler)

@@ -5,11 +5,17 @@ module Firebrick
   class WorkerExit
     # How a process exited, with the methods of Process::Status that such hooks use.
     Status = Struct.new(:pid, :exitstatus, :termsig) do
-      def exited? = !exitstatus.nil?
+      def exited?
+        !exitstatus.nil?
+      end
 
-      def signaled? = !termsig.nil?
+      def signaled?
+        !termsig.nil?
+      end
 
-      def success? = exitstatus&.zero?
+      def success?
+        exitstatus&.zero?
+      end
 
       def to_s
         signaled? ? "pid #{pid} SIG#{Signal.signame(termsig)} (signal #{termsig})" : "pid #{pid} exit #{exitstatus}"

@@ -6,7 +6,9 @@ module Firebrick
     class Launcher
       # The part of `launcher.config` that plugins read.
       Config = Struct.new(:options) do
-        def environment = options[:environment]
+        def environment
+          options[:environment]
+        end
       end
 
       attr_reader :events, :log_writer, :options, :config

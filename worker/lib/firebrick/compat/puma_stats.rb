@@ -24,15 +24,34 @@ module Firebrick
           Thread.current.name = "puma #{name}"
         end
 
-        def deprecate_method_change(*) = nil
+        def deprecate_method_change(*)
+          nil
+        end
 
         # Predicates that configuration files use.
-        def jruby? = RUBY_ENGINE == "jruby"
-        def mri? = RUBY_ENGINE == "ruby"
-        def windows? = Gem.win_platform?
-        def osx? = RUBY_PLATFORM.include?("darwin")
-        def forkable? = Process.respond_to?(:fork)
-        def ssl? = true
+        def jruby?
+          RUBY_ENGINE == "jruby"
+        end
+
+        def mri?
+          RUBY_ENGINE == "ruby"
+        end
+
+        def windows?
+          Gem.win_platform?
+        end
+
+        def osx?
+          RUBY_PLATFORM.include?("darwin")
+        end
+
+        def forkable?
+          Process.respond_to?(:fork)
+        end
+
+        def ssl?
+          true
+        end
       end
 
       class << self

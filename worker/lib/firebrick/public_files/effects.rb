@@ -37,7 +37,9 @@ module Firebrick
 
         private
 
-        def nothing(_) = []
+        def nothing(_)
+          []
+        end
 
         # The middleware may redirect requests without TLS.
         def ssl(app)
@@ -59,7 +61,7 @@ module Firebrick
 
         # Returns the permitted hosts. The front does not serve a name that only Ruby can match.
         def hosts(permitted)
-          known = Array(permitted).filter_map { |host| host.is_a?(String) ? host : any_address(host) }
+          known = Array(permitted).map { |host| host.is_a?(String) ? host : any_address(host) }.compact
           return if known.empty?
 
           [%w[unless X-Forwarded-Host], %w[unless Forwarded], *known.map { |host| ["host", host] }]

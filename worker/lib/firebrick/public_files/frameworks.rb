@@ -78,7 +78,7 @@ module Firebrick
 
         *words, last = Array(settings.static_cache_control)
         pairs = last.is_a?(Hash) ? last : { last => true }
-        words = words.to_h { |word| [word, true] }.merge(pairs).filter_map { |name, value| directive(name, value) }
+        words = words.to_h { |word| [word, true] }.merge(pairs).map { |name, value| directive(name, value) }.compact
         words.empty? ? [] : [["header", "all", "Cache-Control", words.join(", ")]]
       end
 

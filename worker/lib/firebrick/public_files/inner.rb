@@ -77,7 +77,7 @@ module Firebrick
 
       # Returns pairs of a path and an app. Mappings for a host are left to the app.
       def mounts(app)
-        Array(variable(app, :@mapping)).filter_map do |host, location, _, inner|
+        Array(variable(app, :@mapping)).map do |host, location, _, inner|
           return [] if host
 
           [location.to_s, inner]

@@ -19,7 +19,9 @@ module Firebrick
       end
 
       # Puma's method would read the file.
-      def load = self
+      def load
+        self
+      end
       alias clamp load
 
       # Values by precedence: typed options, then the file, then defaults, as in `Puma::UserFileDefaultOptions`.

@@ -160,7 +160,7 @@ module Firebrick
 
       # Reports the files that a template reports with `booted`.
       def tell_of_files(control, facts)
-        lines = facts.filter_map { |key, line| line if key == PublicFiles::KEY }
+        lines = facts.map { |key, line| line if key == PublicFiles::KEY }.compact
         text = [Wire::Report::FILES, *lines].map { |line| line.b.delete("\0") }.join("\0")
         control.write([text.bytesize].pack("V") << text)
       end

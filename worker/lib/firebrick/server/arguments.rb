@@ -12,7 +12,7 @@ module Firebrick
 
       def initialize(**options)
         @own = OWN.merge(options.slice(*OWN.keys))
-        @flags = options.except(*OWN.keys)
+        @flags = options.reject { |name, _| OWN.key?(name) }
         @dir = File.expand_path(@own[:dir] || Dir.pwd)
         # A server embedded in another program needs no control socket for an operator.
         @flags = { control: "off", **@flags } unless @own[:config]

@@ -69,7 +69,9 @@ module Firebrick
         [@control, @pipes, @scoreboard].each { |one| one&.close }
       end
 
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
     end
   end
 end

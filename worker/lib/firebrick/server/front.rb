@@ -9,7 +9,7 @@ module Firebrick
                       .to_h { |name| [name, nil] }.freeze
 
       # Matches the program's format of system errors.
-      SYSTEM_ERROR = /: [^:]* \(os error (\d+)\)/
+      SYSTEM_ERROR = /: [^:]* \(os error (\d+)\)/.freeze
 
       # Seconds that the front has for ending.
       GRACE = 7.0
@@ -77,7 +77,9 @@ module Firebrick
         @pid = Process.spawn(NOT_INHERITED, program, *@arguments.to_a, in: socket, chdir: @arguments.dir)
       end
 
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
     end
   end
 end

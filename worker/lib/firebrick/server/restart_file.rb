@@ -21,10 +21,10 @@ module Firebrick
       end
 
       # Runs the server. Returns when it has ended, unless the file was touched.
-      def run(server, &)
+      def run(server, &block)
         watcher = Thread.new { watch(server) }
         watcher.name = "firebrick restart.txt"
-        server.run(&)
+        server.run(&block)
         exec(RbConfig.ruby, *@command.shellsplit) if @restart
       ensure
         watcher&.kill

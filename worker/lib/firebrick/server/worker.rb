@@ -5,7 +5,7 @@ module Firebrick
     # The threads of this process that serve the requests of one server.
     class Worker
       # The path prefix of this library in backtraces.
-      OWN = "#{File.expand_path('..', __dir__)}/".freeze
+      OWN = "#{File.expand_path('..', __dir__)}/"
 
       # Returns the release of Rack; nil without Rack, which an app need not use.
       def self.rack

@@ -10,8 +10,8 @@ module Firebrick
       # The variable that shows all lines.
       FULL = "FIREBRICK_ALL_FRAMES"
       # Folders of an app that contain code of others.
-      FOREIGN = %r{\A(?:vendor|node_modules|\.bundle)/}
-      GEM = %r{/gems/([^/]+?)-\d[^/]*/}
+      FOREIGN = %r{\A(?:vendor|node_modules|\.bundle)/}.freeze
+      GEM = %r{/gems/([^/]+?)-\d[^/]*/}.freeze
       private_constant :MOST, :FOREIGN, :GEM
 
       # Describes an exception raised while the app was loading.
@@ -59,8 +59,8 @@ module Firebrick
       def folded(lines)
         return [] if lines.empty?
 
-        most = lines.map { |line| line[GEM, 1] || "Ruby" }.tally.max_by(4) { |_, count| count }
-        names = most.map { |name, count| "#{name} #{count}" }.join(", ")
+        most = lines.group_by { |line| line[GEM, 1] || "Ruby" }.max_by(4) { |_, of_one| of_one.length }
+        names = most.map { |name, of_one| "#{name} #{of_one.length}" }.join(", ")
         ["(and #{lines.length} lines of others: #{names}; #{FULL}=1 shows them)"]
       end
     end

@@ -92,7 +92,9 @@ module Firebrick
 
       private
 
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
 
       def forked(index, pid)
         @pids << pid

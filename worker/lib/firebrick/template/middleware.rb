@@ -70,11 +70,12 @@ module Firebrick
 
       # Returns the apps behind routes, including those inside constraints.
       def mounted(routes)
-        routes.routes.filter_map do |route|
+        endpoints = routes.routes.map do |route|
           endpoint = route.app
           endpoint = endpoint.app while endpoint.respond_to?(:app) && !Inner.rails?(endpoint)
           endpoint
         end
+        endpoints.compact
       end
     end
   end

@@ -6,7 +6,7 @@ module Firebrick
     # the app. Paths are relative to the app's folder.
     class AppLines
       # The path prefix of this library in backtraces.
-      OWN = "#{File.dirname(__dir__)}/".freeze
+      OWN = "#{File.dirname(__dir__)}/"
 
       def initialize(*folders)
         @prefixes = folders.uniq.map { |folder| "#{folder.chomp('/')}/" }
