@@ -116,6 +116,29 @@ class AppFilesTest < Case
     assert_equal "the app", get("/", to: front).body
   end
 
+  refuse = 'env["PATH_INFO"] == "/report.txt" ? [403, {}, []] : super'
+  {
+    "a module in front of known middleware" => ["Rack::Head.prepend(Module.new { def call(env) = #{refuse} })\nuse Rack::Head", STATIC],
+    "a method of one object" => ["use(Class.new { def self.new(app) = Rack::Head.new(app).tap { |head| def head.call(env) = #{refuse} } })", STATIC],
+    "known middleware that the app has changed" => ["class Rack::Head\n  alias before call\n  def call(env) = #{refuse.sub('super', 'before(env)')}\nend\nuse Rack::Head", STATIC],
+    "the app's own class by a known name" => ["class Rack::Timeout\n  def initialize(app) = @app = app\n  def call(env) = #{refuse.sub('super', '@app.call(env)')}\nend\nuse Rack::Timeout", STATIC],
+    "a module in front of the file server" => ["Rack::Files.prepend(Module.new { def serving(request, path) = #{refuse.sub('env', 'request.env')} })", STATIC]
+  }.each do |what, lines|
+    it "leaves files to the app because of #{what}" do
+      own = start(app: app(*lines), files: FILES)
+      assert_status 403, get("/report.txt", to: own)
+      assert_match(/because .* comes before Rack::Static|only it can tell what Rack::Static does/, own.stdout)
+    end
+  end
+
+  it "leaves files to a Sinatra app that sends them in its own way" do
+    ["def send_file(*) = halt(403)", "def static!(*) = halt(403)", "helpers { def cache_control(*) = halt(403) }\n  set :static_cache_control, [:public]"].each do |line|
+      own = start(app: "require 'sinatra/base'\nclass Site < Sinatra::Base\n  #{line}\nend\nrun Site", files: FILES)
+      assert_status 403, get("/report.txt", to: own)
+      assert_match(%r{the app sends the files of \S+/public itself: only it can tell what Site does}, own.stdout)
+    end
+  end
+
   it "hears what a new release says" do
     own = start(app: app(STATIC), files: FILES)
     assert_equal "the report", get("/report.txt", to: own).body

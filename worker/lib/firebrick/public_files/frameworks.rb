@@ -13,12 +13,15 @@ module Firebrick
       def rails(app)
         handler = Inner.variable(app, :@file_handler)
         server = handler && Inner.variable(handler, :@file_server)
-        return Senders::Sender.new(Senders::RAILS, "", nil, false) unless server
+        root = handler ? File.expand_path(Inner.variable(handler, :@root).to_s) : ""
+        known = server && [app, handler, server].all? { |one| Inner.unchanged?(one) }
+        Senders::Sender.new(Senders::RAILS, root, known ? rails_lines(handler, server) : nil, false)
+      end
 
+      def rails_lines(handler, server)
         codings = Array(Inner.variable(handler, :@precompressed) || "gzip").map(&:to_s) - ["identity"]
-        lines = rails_paths(Inner.variable(handler, :@index), codings)
-        lines += Static.headers("all", Inner.variable(server, :@headers))
-        Senders::Sender.new(Senders::RAILS, File.expand_path(Inner.variable(handler, :@root).to_s), lines, false)
+        rails_paths(Inner.variable(handler, :@index), codings) +
+          Static.headers("all", Inner.variable(server, :@headers))
       end
 
       # A path without a type may be that of a page.
@@ -58,18 +61,29 @@ module Firebrick
       # `static!` of Sinatra runs before the filters and routes of an app, and after all of its middleware.
       def sinatra(app)
         settings = app.class
-        return Senders::Sender.new(Inner.name(app), "", nil, true) unless sinatra_itself?(app)
         return unless settings.static?
+
+        folder = File.expand_path(settings.public_folder.to_s)
+        return Senders::Sender.new(Inner.name(app), folder, nil, true) unless sinatra_itself?(app)
 
         lines = [["default-type", "application/octet-stream"], ["charset", settings.default_encoding.to_s.downcase],
                  *cache_control(settings), *static_headers(settings)]
         # Routes, which cannot be inspected, come before any further app.
-        Senders::Sender.new(Inner.name(app), File.expand_path(settings.public_folder.to_s), lines, true)
+        Senders::Sender.new(Inner.name(app), folder, lines, true)
       end
 
-      # Returns whether the app overrides none of these methods.
+      # The methods of Sinatra that a request for a file runs.
+      SINATRAS = %i[
+        call call! dispatch! static! send_file cache_control content_type last_modified headers status
+      ].freeze
+
+      # Sinatra's own `add_charset`.
+      CHARSETS = [*%w[javascript xml xhtml+xml].map { |type| "application/#{type}" }, %r{^text/}].freeze
+
+      # Returns whether the app overrides none of them, and adds the charset to no other types.
       def sinatra_itself?(app)
-        %i[call call! dispatch! static!].all? { |name| app.method(name).owner == ::Sinatra::Base }
+        app.class.add_charset == CHARSETS &&
+          SINATRAS.all? { |name| [::Sinatra::Base, ::Sinatra::Helpers].include?(app.method(name).owner) }
       end
 
       # Equivalent to Sinatra's method of the same name.

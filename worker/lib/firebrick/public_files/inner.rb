@@ -5,20 +5,50 @@ module Firebrick
     # Finds the apps inside a Rack app: the next one, or several.
     module Inner
       # Wrappers that do not affect requests.
-      SHELLS = %w[ActionDispatch::MiddlewareStack::InstrumentationProxy Sinatra::Wrapper].freeze
+      SHELLS = %w[
+        ActionDispatch::MiddlewareStack::InstrumentationProxy NewRelic::Agent::Instrumentation::MiddlewareProxy
+        Sinatra::Wrapper
+      ].freeze
 
-      USUAL = %i[@app @middleware @stack].freeze
+      USUAL = %i[@app @middleware @stack @target].freeze
 
       module_function
 
       # Returns the name of a middleware's class; of an app that is a class itself, its own name.
       def name(app)
         kind = app.is_a?(Module) ? app : app.class
-        Module.instance_method(:name).bind_call(kind) || "a #{kind.superclass || kind.class} without a name"
+        Module.instance_method(:name).bind_call(kind) || "an anonymous class"
       end
 
       def variable(object, name)
         Kernel.instance_method(:instance_variable_get).bind_call(object, name)
+      end
+
+      # Returns whether an object does what its class is known for: the class is a library's, no module is prepended to
+      # it, the app has replaced none of its methods, and the object has none of its own.
+      def unchanged?(app)
+        call = Kernel.instance_method(:method).bind_call(app, :call)
+        Kernel.instance_method(:singleton_methods).bind_call(app).empty? &&
+          [app.class, call.owner].all? { |kind| kind.ancestors.first.equal?(kind) && of_a_library?(kind) }
+      rescue NameError
+        false
+      end
+
+      def of_a_library?(kind)
+        names = kind.instance_methods(false) + kind.private_instance_methods(false)
+        names.none? { |name| of_the_app?(kind.instance_method(name).source_location&.first) }
+      end
+
+      # Gems may be in the app's folder, too.
+      def of_the_app?(file)
+        return false unless file
+
+        here = "#{Dir.pwd}/"
+        path = File.realpath(file)
+        path.start_with?(here) && !path.delete_prefix(here).match?(%r{(\A|/)gems/})
+      rescue SystemCallError
+        # Evaluated text.
+        false
       end
 
       # Returns whether the object only wraps the next one.

@@ -47,12 +47,14 @@ module Firebrick
 
       # Records that the request passes a middleware.
       def pass(app)
+        return if @obstacle || Inner.shell?(app)
+
         name = Inner.name(app)
-        return if @obstacle || NEUTRAL[name] || Inner.shell?(app)
+        return @obstacle = name unless Inner.unchanged?(app)
 
         # Behind AssumeSSL, Rails treats every request as one over TLS.
         @assumed ||= name == Effects::ASSUME
-        effect = Effects.of(app, name)
+        effect = NEUTRAL[name] ? [] : Effects.of(app, name)
         effect ? add(effect) : @obstacle = name
       end
 

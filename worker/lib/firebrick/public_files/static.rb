@@ -14,7 +14,7 @@ module Firebrick
 
       def files(app)
         root = Inner.variable(app, :@root)
-        lines = [default_type(app)] + headers("all", Inner.variable(app, :@headers)) if root
+        lines = [default_type(app)] + headers("all", Inner.variable(app, :@headers)) if root && Inner.unchanged?(app)
         Senders::Sender.new(Inner.name(app), root.to_s, lines, true)
       end
 
@@ -22,7 +22,10 @@ module Firebrick
         inner = Inner.variable(app, :@app)
         return unless %w[Rack::Files Rack::File].include?(Inner.name(inner))
 
-        files(inner).tap { |sender| sender.name = Inner.name(app) }
+        files(inner).tap do |sender|
+          sender.name = Inner.name(app)
+          sender.lines = nil unless Inner.unchanged?(app)
+        end
       end
 
       # Returns the Sender. A subclass with its own logic is not understood.
@@ -30,7 +33,8 @@ module Firebrick
         server = Inner.variable(app, :@file_server)
         return unless server
 
-        known = app.method(:call).owner == ::Rack::Static && %w[Rack::Files Rack::File].include?(Inner.name(server))
+        known = app.instance_of?(::Rack::Static) && [app, server].all? { |one| Inner.unchanged?(one) } &&
+                %w[Rack::Files Rack::File].include?(Inner.name(server))
         lines = of_static(app, server) if known
         Senders::Sender.new(Inner.name(app), Inner.variable(server, :@root).to_s, lines, false)
       end
