@@ -1,6 +1,6 @@
 # One file for laptops of all kinds.
 on_windows = Gem.win_platform? || Puma.windows?
-if on_windows || Puma.jruby? || !Puma.forkable?
+if on_windows || Puma.jruby? || !Puma.forkable? || Puma::IS_JRUBY || Puma::IS_WINDOWS || !Puma::HAS_FORK
   workers 0
   threads 4, 8
 else

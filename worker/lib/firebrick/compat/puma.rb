@@ -34,7 +34,8 @@ module Firebrick
       # Loads the gem's own files on first use.
       def lend
         Object.const_set(:Puma, Module.new) unless defined?(::Puma)
-        { Const: "puma/const", Plugin: "puma/plugin", Plugins: "puma/plugin" }.each do |name, file|
+        machine = %i[IS_JRUBY IS_MRI IS_OSX IS_LINUX IS_ARM IS_WINDOWS HAS_FORK].to_h { |name| [name, "puma/detect"] }
+        { Const: "puma/const", Plugin: "puma/plugin", Plugins: "puma/plugin", **machine }.each do |name, file|
           ::Puma.autoload(name, file) unless ::Puma.const_defined?(name, false)
         end
         fill

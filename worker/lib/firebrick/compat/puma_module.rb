@@ -4,6 +4,16 @@
 module Puma
   class UnknownPlugin < RuntimeError; end
 
+  # The machine, for configuration files that branch on it.
+  IS_JRUBY = RUBY_ENGINE == "jruby"
+  IS_MRI = RUBY_ENGINE == "ruby"
+  IS_OSX = RUBY_PLATFORM.include?("darwin")
+  IS_LINUX = RUBY_PLATFORM.include?("linux")
+  IS_ARM = RUBY_PLATFORM.match?(/arm|aarch/)
+  IS_WINDOWS = Gem.win_platform?
+  HAS_FORK = Process.respond_to?(:fork)
+  HAS_SSL = HAS_UNIX_SOCKET = true
+
   # Puma's version constants, for plugins that check them.
   module Const
     VERSION = Firebrick::Compat::VERSION
