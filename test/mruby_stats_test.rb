@@ -210,7 +210,7 @@ class MrubyStatsTest < Case
       client.write(request("GET", target))
       line = wait_until(within: 30) { File.readlines(own.path("errors.log")).grep(/cannot be stopped/).grep(/GET #{Regexp.escape(target)}/).first }
       assert line, File.read(own.path("errors.log"))
-      assert_match(%r{\A\[\d{4}-\d\d-\d\dT\S+\] firebrick\[#{own.pid}\]: GET #{Regexp.escape(target)}: \S*busy\.rb \(route /search\): it has been computing for \d}, line)
+      assert_match(%r{\A\[\d{4}-\d\d-\d\dT\S+\] firebrick\[#{own.pid}\]: info: GET #{Regexp.escape(target)}: \S*busy\.rb \(route /search\): it has been computing for \d}, line)
       client.read_response("GET")
     end
     refute_includes own.stderr, "cannot be stopped"

@@ -19,10 +19,10 @@ pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
     let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     // Printed before the trial, which may take a while or print lines of its own.
-    let printed = print(format!("{}{warnings}", Plan(loaded)).as_bytes());
+    let printed = print(text::masked(&format!("{}{warnings}", Plan(loaded))).as_bytes());
     match try_app(&loaded.settings, trial) {
         Ok(_) if printed != ExitCode::SUCCESS => printed,
-        Ok(line) => print(format!("{line}\n").as_bytes()),
+        Ok(line) => print(text::masked(&format!("{line}\n")).as_bytes()),
         Err(error) => {
             output::complain(format_args!("error: {error}"));
             ExitCode::FAILURE

@@ -36,14 +36,13 @@ impl ErrorLog {
         let Some(path) = &self.path else { return };
         match append(path) {
             Ok(file) => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file),
-            Err(e) => self.write(&format!("still writing to the old error log: {e}")),
+            Err(e) => self.write(&format!("warning: still writing to the old error log: {e}")),
         }
     }
 
     /// Writes a notice, or a warning if the text begins with that word.
     pub(crate) fn write(&self, text: &str) {
-        let is_warning = ["warning: ", "WARNING: "].iter().any(|word| text.starts_with(word));
-        self.entry(if is_warning { "warning" } else { "info" }, text, None);
+        self.entry(if is_warning(text) { "warning" } else { "info" }, text, None);
     }
 
     /// Writes an error, with the id of its request.
@@ -52,7 +51,7 @@ impl ErrorLog {
     }
 
     fn entry(&self, level: &str, text: &str, request_id: Option<&[u8]>) {
-        let line = entry(self.json, &now(), level, text.trim_end(), request_id);
+        let line = entry(self.json, &now(), level, &text::masked(text.trim_end()), request_id);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // An error of the error log cannot be logged.
         let _ = match &mut *file {
@@ -79,9 +78,13 @@ fn entry(as_json: bool, time: &str, level: &str, text: &str, request_id: Option<
         return String::from_utf8_lossy(&line).into_owned();
     }
     // The text of a warning contains the word already.
-    let level = if level == "error" { "error: " } else { "" };
+    let level = if is_warning(text) { String::new() } else { format!("{level}: ") };
     let id = request_id.map(|id| format!(" (request {})", id.escape_ascii())).unwrap_or_default();
     format!("[{time}] firebrick[{pid}]: {level}{text}{id}\n")
+}
+
+fn is_warning(text: &str) -> bool {
+    ["warning: ", "WARNING: "].iter().any(|word| text.starts_with(word))
 }
 
 fn append(path: &Path) -> Result<File, String> {
@@ -99,7 +102,7 @@ mod tests {
     #[test]
     fn entries_have_a_level_and_the_id_of_their_request() {
         let pid = std::process::id();
-        assert_eq!(entry(false, "T", "info", "hello", None), format!("[T] firebrick[{pid}]: hello\n"));
+        assert_eq!(entry(false, "T", "info", "hello", None), format!("[T] firebrick[{pid}]: info: hello\n"));
         assert_eq!(
             entry(false, "T", "error", "500 for GET /", Some(b"a-1")),
             format!("[T] firebrick[{pid}]: error: 500 for GET / (request a-1)\n")

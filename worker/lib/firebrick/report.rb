@@ -44,8 +44,9 @@ module Firebrick
         id = env && request_id && env[request_id]
         return json_entry(time, level, text.delete_prefix("firebrick: "), id) if json
 
-        first, rest = text.split("\n", 2)
-        "[#{time}] #{first}#{" [request #{clean(id.to_s)}]" if id}#{"\n#{rest}" if rest}\n"
+        first, rest = text.delete_prefix("firebrick: ").split("\n", 2)
+        id = " (request #{clean(id.to_s)})" if id
+        "[#{time}] firebrick[#{Process.pid}]: #{level}: #{first}#{id}#{"\n#{rest}" if rest}\n"
       end
 
       def json_entry(time, level, text, id)

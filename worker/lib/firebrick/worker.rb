@@ -89,7 +89,7 @@ module Firebrick
         next
       end
       # Until the thread below handles the signal, because a hook may hang.
-      trap(DUMP) { Report.log(backtraces(Thread.list)) }
+      trap(DUMP) { Report.log(backtraces(Thread.list), level: "info") }
     end
 
     # Runs on a separate thread: a trap would run on the main thread, and end waits of the request that it serves.
@@ -120,7 +120,7 @@ module Firebrick
     end
 
     def dump
-      Report.log(backtraces(Thread.list | Native.serving.map(&:first)))
+      Report.log(backtraces(Thread.list | Native.serving.map(&:first)), level: "info")
     rescue StandardError
       nil
     end

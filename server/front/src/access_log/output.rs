@@ -230,7 +230,7 @@ impl<R: Fn(&str)> Writer<R> {
     fn account(&mut self, lost: u64, error: Option<io::Error>, wrote: bool) {
         if lost > 0 && self.losing == 0 {
             let why = error.map_or("it takes lines too slowly".to_owned(), |error| error.to_string());
-            (self.report)(&format!("access log: lines are being lost: {why}"));
+            (self.report)(&format!("warning: access log: lines are being lost: {why}"));
         } else if lost == 0 && self.losing > 0 && wrote {
             (self.report)(&format!("access log: written again; {} lines were lost", self.losing));
             self.losing = 0;

@@ -42,7 +42,7 @@ impl Logs {
     pub(super) fn reopen(&self) {
         self.error.reopen();
         if let Some(Err(e)) = self.access.as_ref().map(Output::reopen) {
-            self.error.write(&format!("still writing to the old access log: {e}"));
+            self.error.write(&format!("warning: still writing to the old access log: {e}"));
         }
     }
 

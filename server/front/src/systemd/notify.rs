@@ -150,7 +150,7 @@ impl Notifier {
         if let Err(error) = socket.send_to_addr(text.as_bytes(), address)
             && !self.complained.replace(true)
         {
-            self.log.write(&format!("systemd cannot be notified: {error}"));
+            self.log.write(&format!("warning: systemd cannot be notified: {error}"));
         }
     }
 }

@@ -33,10 +33,10 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// Writes a line to standard error. A failure cannot be reported.
+/// Writes a line to standard error, without secrets that it may quote. A failure cannot be reported.
 pub fn complain(line: impl Display) {
     // Uses one call, so that lines of several processes do not mix.
-    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().lock().write_all(text::masked(&format!("{line}\n")).as_bytes());
 }
 
 /// Returns the exit code of a command: a success only if all of its output was written.

@@ -7,6 +7,7 @@
 
 pub mod count;
 mod hash;
+mod masked;
 mod mistake;
 mod number;
 pub mod people;
@@ -19,6 +20,7 @@ mod token;
 pub mod url;
 
 pub use hash::fnv1a;
+pub use masked::{MASK, masked};
 pub use mistake::{Mistake, OrMistake};
 pub use number::{digits, number};
 pub use token::{alphanumeric_and, is_token, is_token_byte, token_len};

@@ -39,7 +39,7 @@ module Firebrick
         case name
         when "URG" then Native.attached_traces(@serial, traces)
         when "KILL" then kill
-        else Report.log(backtraces)
+        else Report.log(backtraces, level: "info")
         end
       end
 
