@@ -97,7 +97,7 @@ fn every_flag_reaches_its_setting() {
 fn flags_of_other_servers_are_taken_or_translated() {
     let shelf = Shelf::new();
     let words = "--preload --prune-bundler -S s.state --state=x -Sy --redirect-append --debug -R x -N -w 2 --silent \
-                 --no-config --redirect-stderr err.log -f -P p -E production -l tcp://h:1";
+                 --no-config --bind-to-activated-sockets only --redirect-stderr err.log -f -P p -E production -l tcp://h:1";
     for words in [
         words.to_owned(),
         format!("check {words}"),

@@ -102,7 +102,10 @@ pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Resul
     // The first word is the program.
     let at = 1 + words.iter().skip(1).position(|word| is_it(word, flag))?;
     let inside = inner_value(&words[at], flag);
-    let behind = (*valued && inside.is_none()).then(|| words.get(at + 1)).flatten();
+    // This one flag may be followed by a word, as `--bind-to-activated-sockets only`.
+    let behind = words.get(at + 1).filter(|next| {
+        inside.is_none() && (*valued || flag == "--bind-to-activated-sockets" && *next == "only")
+    });
     let value = inside.or_else(|| behind.cloned());
     let mut rest = words.to_vec();
     let count = 1 + usize::from(behind.is_some());

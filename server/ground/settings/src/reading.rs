@@ -108,7 +108,8 @@ fn target(given: &WrittenValues, typed_in: &Path) -> Result<Target, Error> {
     };
     // Canonical, so that all spellings of the directory lead to the same control socket.
     let Ok(path) = path.canonicalize() else {
-        let command = nearest(text, table::COMMANDS.iter().map(|command| command.name));
+        let command = table::command_like(text)
+            .or_else(|| nearest(text, table::COMMANDS.iter().map(|command| command.name)));
         let expected = if on_mruby {
             "with --mruby the file of a handler"
         } else {

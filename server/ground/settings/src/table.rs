@@ -34,6 +34,7 @@ pub(crate) mod traces;
 pub(crate) mod workers;
 
 pub use commands::COMMANDS;
+pub(crate) use commands::command_like;
 pub use entry::{About, AnyEntry, Category, Flag, Takes};
 use section::Section as _;
 

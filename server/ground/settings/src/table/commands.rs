@@ -79,6 +79,26 @@ const RUNNING: Options = Options::These(&["dir", "config", "control", "control_t
 const RUNNING_OR_NOT: Options = Options::These(&["dir", "config", "control", "control_token", "pidfile"]);
 const NO_OPTIONS: Options = Options::These(&[]);
 
+/// Words of pumactl, `rails` and init scripts, each with the command that does the same here.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("start", "serve"),
+    ("run", "serve"),
+    ("server", "serve"),
+    ("s", "serve"),
+    ("halt", "stop"),
+    ("quit", "stop"),
+    ("restart", "reload"),
+    ("phased-restart", "reload"),
+    ("test", "check"),
+    ("configtest", "check"),
+    ("info", "status"),
+];
+
+/// Returns the command that other programs call by this word.
+pub(crate) fn command_like(word: &str) -> Option<&'static str> {
+    SYNONYMS.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| *ours)
+}
+
 /// All commands, in the order in which help shows them.
 pub const COMMANDS: &[Command] = &[
     Command {

@@ -677,6 +677,11 @@ fn what_is_served_must_be_there() {
         named("chekc"),
         "DIR chekc: expected a directory or a rackup file (.ru) that exists; did you mean \"check\"?"
     );
+    for (word, command) in
+        [("start", "serve"), ("restart", "reload"), ("phased-restart", "reload"), ("halt", "stop")]
+    {
+        assert!(named(word).ends_with(&format!("did you mean \"{command}\"?")), "{word}");
+    }
     let app = App::new();
     app.write("Gemfile", "");
     assert!(app.flag("DIR", "Gemfile").mistakes().contains("a file whose name ends in .ru"));
