@@ -72,6 +72,53 @@ class OperatingTest < Case
     end
   end
 
+  {
+    "an address of another machine" => ["tcp://10.255.255.1:1", /this machine has no such address/],
+    "a name that no machine has" => ["tcp://no-such-host.invalid:1", /give an address of this machine/],
+    "a socket in a missing folder" => ["unix:///nope/x.sock", /create the folder/],
+    "a socket in the place of a file" => ["unix:///etc/passwd", /not a socket; remove it/]
+  }.each do |what, (address, remedy)|
+    it "fails in check and at the start for #{what}" do
+      prepared(app: APP) do |own|
+        %w[check serve].each do |command|
+          out, err, code = own.command_line(command, "-b", address)
+          assert_equal 1, code, out + err
+          assert_match(/cannot listen on #{address}: .*#{remedy}/, err)
+        end
+      end
+    end
+  end
+
+  it "says in check that a port is in use, which may be by this server" do
+    own = start(app: APP)
+    out, _, code = own.command_line("check", "-b", "tcp://127.0.0.1:#{own.port}")
+    assert_equal 0, code, out
+    assert_match(/tcp:\S+:#{own.port} is in use by process #{own.pid}/, out)
+  end
+
+  it "keeps large bodies in memory where no folder can be written, and says so" do
+    own = start(app: 'run ->(env) { [200, {}, [env["rack.input"].read.sum.to_s]] }', env: { "TMPDIR" => "/nope" })
+    assert_equal ("x" * 3_000_000).sum.to_s, ask(request("POST", "/", {}, "x" * 3_000_000), to: own).body
+    assert_logged(%r{warning: temporary files cannot be written: /nope: .*; large bodies stay in memory.*set TMPDIR}, on: own)
+  end
+
+  it "shows no secret that was typed in the wrong place" do
+    secret = "s3cr3tS3CR3T"
+    { "config/puma.rb" => ["activate_control_app 'tcp://127.0.0.1:77', { auth_tokn: '#{secret}' }", "bind 'http://u:#{secret}@127.0.0.1'",
+                           "ssl_bind '::', 1, { keypem: \"-----BEGIN PRIVATE KEY-----\\n#{secret}\\n\" }",
+                           "activate_control_app('tcp://127.0.0.1:77', auth_token: '#{secret}').nope"],
+      "firebrick.toml" => ["port = 'redis://:#{secret}@h'", "control_tokn = '#{secret}'", "[routes]\n'/a' = 'http://u:#{secret}@h:1'"],
+      "static.json" => [%({"proxies":{"/a/":{"origin":"htp://u:#{secret}@h"}}})] }.each do |file, texts|
+      texts.each do |text|
+        prepared(app: APP, files: { file => text }) do |own|
+          out, err, = check(own)
+          refute_includes out + err, secret, text
+          assert_includes out + err, "(not shown)", text unless text.include?("control_tokn")
+        end
+      end
+    end
+  end
+
   it "passes check where everything is in its place" do
     prepared(app: APP, settings: { log: { access: "a.log", error: "e.log" }, services: { jobs: "sleep 100" } }) do |own|
       out, err, code = check(own, env: { "PIDFILE" => own.path("own.pid") })
@@ -121,12 +168,12 @@ class OperatingTest < Case
   it "writes to the file that took the place of one that was moved away" do
     own = start(app: APP, settings: { log: { error: "errors.log" } }, leaves: ["errors.log.1"])
     get("/raise", to: own, headers: { "X-Request-Id" => "first" })
-    assert(wait_until { File.read(own.path("errors.log")).match?(/^\[\d{4}-\S+\] firebrick: worker .*boom.*\[request first\]$/) })
+    assert(wait_until { File.read(own.path("errors.log")).match?(/^\[\d{4}-\S+\] firebrick\[\d+\]: error: worker .*boom.*\(request first\)$/) })
     File.rename(own.path("errors.log"), own.path("errors.log.1"))
     own.signal("HUP")
     assert(wait_until { File.exist?(own.path("errors.log")) })
     get("/raise", to: own, headers: { "X-Request-Id" => "second" })
-    assert(wait_until { File.read(own.path("errors.log")).include?("[request second]") })
+    assert(wait_until { File.read(own.path("errors.log")).include?("(request second)") })
   end
 
   it "counts a flood of refusals instead of writing a line for each" do

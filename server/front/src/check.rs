@@ -1,6 +1,6 @@
 //! `firebrick check`: loads the app once without serving it.
 
-use crate::{boot, leftovers, libraries, log_file, public, scripts, sites, tls};
+use crate::{boot, leftovers, libraries, listen, log_file, public, scripts, sites, tls};
 use settings::{ServiceProgram, Settings};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -23,6 +23,7 @@ pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> 
     let mut lines: Vec<String> = site.into_iter().collect();
     lines.extend(tls::check(settings)?);
     lines.extend(tls::obtain::plan(settings));
+    lines.extend(listen::try_all(&settings.binds)?);
     if !settings.mruby.routes.is_empty() {
         lines.push(handlers(settings)?);
     }
@@ -39,8 +40,8 @@ pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> 
 fn places(settings: &Settings) -> Result<(), String> {
     log_file::writable_folder(Some(&settings.process.temp_dir)).map_err(|why| {
         format!(
-            "temporary files cannot be written: {why}; large uploads and responses would fail: set TMPDIR to a folder that this user \
-             can write"
+            "temporary files cannot be written: {why}; large uploads and responses would stay in memory: set TMPDIR to a folder that this \
+             user can write"
         )
     })?;
     let Some(pidfile) = &settings.process.pidfile else { return Ok(()) };

@@ -77,7 +77,12 @@ impl Leftovers {
             self.pidfile = Some(path.to_owned());
             return Ok(());
         }
-        let name = |e: std::io::Error| format!("cannot write the pid file {}: {e}", path.display());
+        let name = |e: std::io::Error| {
+            format!(
+                "cannot write the pid file {}: {e}; create the folder, or name a file elsewhere",
+                path.display()
+            )
+        };
         let mut file = fs::File::create(path).map_err(name)?;
         writeln!(file, "{}", std::process::id()).map_err(name)?;
         self.add(path);

@@ -4,6 +4,7 @@
 //! is reached again within a second of the last line has none. The figures count each time.
 
 use crate::error_log::ErrorLog;
+use crate::log_file;
 use net::memory::{self, Change, Class, Level};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
@@ -16,7 +17,14 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Puts the limit into force, and writes to `log` when memory becomes scarce.
 pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
     let temp_dir = &settings.process.temp_dir;
-    if sys::file::is_in_memory(temp_dir) {
+    if let Err(why) = log_file::writable_folder(Some(temp_dir)) {
+        memory::files_are_in_memory(true);
+        sys::file::keep_in_memory();
+        log.write(&format!(
+            "warning: temporary files cannot be written: {why}; large bodies stay in memory and count against limits.memory: set TMPDIR \
+             to a folder that this user can write"
+        ));
+    } else if sys::file::is_in_memory(temp_dir) {
         memory::files_are_in_memory(true);
         log.write(&format!(
             "warning: temp_dir ({}) is in memory (tmpfs): the files of large bodies count against limits.memory, and senders wait sooner",

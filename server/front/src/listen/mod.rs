@@ -12,13 +12,14 @@ mod families;
 pub(crate) mod passed;
 
 use crate::handover::{Handed, ReceivedSockets, SocketKind, takes_both};
+use crate::log_file;
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::{Mode, RawMode};
 use settings::Bind;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -121,7 +122,7 @@ pub(crate) fn bind_all(
         match bind {
             Bind::Tcp { host, port, backlog, .. } => {
                 let name = bind.to_string();
-                let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
+                let addresses = resolve(host, *port).map_err(|e| explain_name(&name, &e))?;
                 for wanted in families::of(addresses, bind, binds, handed, activated) {
                     let (backlog, bind) = (backlog_of(*backlog), Arc::new(bind.clone()));
                     let address = wanted.address;
@@ -178,6 +179,47 @@ pub(crate) fn bind_all(
     Ok(bound)
 }
 
+/// Tries the addresses without listening: whether this machine has them, and whether this user may bind them. Returns a line for each port
+/// that is in use, which may be by the server that is to be replaced.
+///
+/// # Errors
+/// As [`bind_all`].
+pub(crate) fn try_all(binds: &[Bind]) -> Result<Vec<String>, String> {
+    let (mut lines, nothing) = (Vec::new(), (Handed::default(), Activated::default()));
+    for bind in binds {
+        let name = bind.to_string();
+        match bind {
+            Bind::Tcp { host, port, .. } => {
+                let addresses = resolve(host, *port).map_err(|e| explain_name(&name, &e))?;
+                for wanted in families::of(addresses, bind, binds, &nothing.0, &nothing.1) {
+                    match bind_tcp(wanted, Arc::new(bind.clone()), 0, 1) {
+                        Err(e) if is_taken(&e, wanted.address) => {
+                            let holder = socket::listener_of(*port).map(|holder| format!(" by {holder}"));
+                            lines.push(format!("{name} is in use{}.", holder.unwrap_or_default()));
+                        }
+                        done => drop(done.map_err(|e| explain_port(&name, wanted.address, &e))?),
+                    }
+                }
+            }
+            Bind::Unix { path, .. } => {
+                let free = only_a_socket(path).and_then(|_| log_file::writable_folder(path.parent()));
+                free.map_err(|e| explain(&name, &e))?;
+            }
+            Bind::Systemd { .. } => {}
+        }
+    }
+    Ok(lines)
+}
+
+/// Returns whether a server has the port already: also one that systemd holds for this server, which may not bind it itself.
+fn is_taken(error: &io::Error, address: SocketAddr) -> bool {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => true,
+        io::ErrorKind::PermissionDenied => TcpStream::connect_timeout(&address, SILENT).is_ok(),
+        _ => false,
+    }
+}
+
 fn backlog_of(backlog: u32) -> i32 {
     backlog.try_into().unwrap_or(i32::MAX)
 }
@@ -207,6 +249,10 @@ fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
     format!("cannot listen on {name}: {error}; {hint}")
 }
 
+fn explain_name(name: &str, error: &io::Error) -> String {
+    format!("cannot listen on {name}: {error}; give an address of this machine, or [::] for all of them")
+}
+
 fn explain(name: &str, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -216,6 +262,8 @@ fn explain(name: &str, error: &io::Error) -> String {
             "; this user may not write there: choose another folder, or give it the right"
         }
         io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        io::ErrorKind::NotFound => "; create the folder, or choose another path",
+        io::ErrorKind::AlreadyExists => "; remove it, or choose another path",
         _ => "",
     };
     format!("cannot listen on {name}: {error}{hint}")
@@ -314,14 +362,21 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     for_threads(vec![socket], threads)
 }
 
-/// Removes the socket file of a server that has exited. Leaves other files and the sockets of running servers alone.
-fn clear_stale(path: &Path) -> io::Result<()> {
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Err(io::Error::new(
+/// Returns whether there is a socket file of this name, and fails for every other file.
+fn only_a_socket(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "there is a file of that name that is not a socket",
-        ));
+        )),
+        found => Ok(found.is_ok()),
+    }
+}
+
+/// Removes the socket file of a server that has exited. Leaves other files and the sockets of running servers alone.
+fn clear_stale(path: &Path) -> io::Result<()> {
+    if !only_a_socket(path)? {
+        return Ok(());
     }
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());

@@ -4,6 +4,15 @@ use crate::system;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the folder for temporary files cannot be used.
+static NO_FOLDER: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`unnamed`] creates all files in memory, for a machine on which this user can write to no folder.
+pub fn keep_in_memory() {
+    NO_FOLDER.store(true, Ordering::Relaxed);
+}
 
 /// Creates a file without a name in `dir` that only this user may read and write. Linux can create files that never have a name, on most
 /// file systems. Elsewhere a file is created and its name removed at once.
@@ -11,7 +20,7 @@ use std::path::Path;
 /// # Errors
 /// As open(2): the folder does not exist, is full or is not writable.
 pub fn unnamed(dir: &Path) -> io::Result<File> {
-    system::unnamed(dir)
+    if NO_FOLDER.load(Ordering::Relaxed) { in_memory("firebrick-temporary") } else { system::unnamed(dir) }
 }
 
 /// Creates an empty file without a name, in memory where the system supports that.
