@@ -229,3 +229,30 @@ class StatsTest < Case
     connection&.close
   end
 end
+
+class BlockedErrorLogTest < Case
+  parallel!
+
+  # A named pipe whose reader has stopped reading: a log driver that is stuck, a terminal after Ctrl-S.
+  it "goes on serving and replacing workers, and writes the lines when the output accepts them" do
+    firebrick_only
+    Dir.mktmpdir("firebrick-log") do |folder|
+      File.mkfifo(path = File.join(folder, "error.log"))
+      pipe = File.open(path, File::RDWR | File::NONBLOCK)
+      own = start(app: LOGS_APP, workers: 1, threads: "1:1", settings: { log: { error: path } })
+      nil until pipe.write_nonblock("x" * 512, exception: false) == :wait_writable
+      3.times do
+        Process.kill("KILL", killed = own.stats["workers"].first["pid"])
+        wait_until("another worker") { own.stats["workers"].any? { |worker| worker["pid"] != killed && worker["state"] != "starting" } }
+        assert_equal 200, get("/after", to: own).status
+      end
+      text = +""
+      wait_until("the lines") do
+        text << (pipe.read_nonblock(65_536, exception: false).then { |read| read.is_a?(String) ? read : "" })
+        text.scan("SIGKILL").length >= 3
+      end
+      times = text.delete("x").scan(/^\[(\S+)\] firebrick/).flatten
+      assert_equal times.sort, times, text.delete("x")
+    end
+  end
+end

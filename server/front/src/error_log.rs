@@ -1,22 +1,49 @@
 //! The error log: entries with time, level and request id (if there is a request), as text or as JSON. The
 //! app's exceptions go to the same file in the same format (`worker/lib/firebrick/report.rb`).
 //!
-//! All threads share it. Each entry is written whole and at once, because the process may die right after it.
+//! Why not simply write: standard error may be a pipe whose reader is stuck, or a terminal after Ctrl-S. A
+//! write would then stop a front thread, or the main thread, which replaces workers and ends the server.
+//!
+//! Contract:
+//! 1. All threads share the log. While the output accepts bytes, each entry is written whole and at once,
+//!    because the process may die right after it.
+//! 2. No caller waits for the output. While it accepts nothing, entries wait in memory, up to [`MOST`]
+//!    bytes, in order. Further ones are lost. Their number is written when the output accepts bytes again.
 
 use crate::access_log::json;
 use crate::log_file;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
 use settings::{ErrorLog as Target, LogFormat};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most bytes of entries that wait.
+const MOST: usize = 1 << 20;
+/// A pipe that is ready takes this many bytes without blocking (POSIX `PIPE_BUF` on Linux).
+const PIPE_ATOMIC: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
     path: Option<PathBuf>,
     /// Whether each entry is a line of JSON.
     json: bool,
-    file: Mutex<Option<File>>,
+    output: Arc<Mutex<Output>>,
+}
+
+/// Where entries go, and those that wait for it.
+#[derive(Debug, Default)]
+struct Output {
+    /// Standard error if there is none.
+    file: Option<Arc<File>>,
+    waiting: Vec<u8>,
+    /// Entries that were lost because too many waited.
+    lost: u64,
+    /// A thread writes what waits. Until it ends, all entries wait, so that their order stays.
+    is_blocked: bool,
 }
 
 impl ErrorLog {
@@ -27,15 +54,19 @@ impl ErrorLog {
             Target::Stderr => None,
             Target::File(path) => Some(path.clone()),
         };
-        let file = path.as_deref().map(append).transpose()?;
-        Ok(ErrorLog { path, json: format == LogFormat::Json, file: Mutex::new(file) })
+        let file = path.as_deref().map(append).transpose()?.map(Arc::new);
+        Ok(ErrorLog {
+            path,
+            json: format == LogFormat::Json,
+            output: Arc::new(Mutex::new(Output { file, ..Output::default() })),
+        })
     }
 
     /// Opens the file again after a log rotation has moved it.
     pub(crate) fn reopen(&self) {
         let Some(path) = &self.path else { return };
         match append(path) {
-            Ok(file) => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file),
+            Ok(file) => lock(&self.output).file = Some(Arc::new(file)),
             Err(e) => self.write(&format!("warning: still writing to the old error log: {e}")),
         }
     }
@@ -52,13 +83,105 @@ impl ErrorLog {
 
     fn entry(&self, level: &str, text: &str, request_id: Option<&[u8]>) {
         let line = entry(self.json, &now(), level, &text::masked(text.trim_end()), request_id);
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // An error of the error log cannot be logged.
-        let _ = match &mut *file {
-            Some(file) => file.write_all(line.as_bytes()),
-            None => io::stderr().lock().write_all(line.as_bytes()),
-        };
+        let mut output = lock(&self.output);
+        let rest = if output.is_blocked { line.as_bytes() } else { output.write_ready(line.as_bytes()) };
+        if rest.is_empty() {
+            return;
+        }
+        if output.waiting.len() + rest.len() > MOST {
+            output.lost += 1;
+            return;
+        }
+        output.waiting.extend_from_slice(rest);
+        if !output.is_blocked {
+            output.is_blocked = true;
+            let (json, shared) = (self.json, Arc::clone(&self.output));
+            let thread = std::thread::Builder::new().name("error-log".to_owned());
+            if thread.spawn(move || write_waiting(json, &shared)).is_err() {
+                output.is_blocked = false;
+            }
+        }
     }
+}
+
+impl Output {
+    /// Writes as much as the output accepts without blocking, and returns the rest. An error of the error log
+    /// cannot be logged: the bytes are gone.
+    fn write_ready<'a>(&self, mut bytes: &'a [u8]) -> &'a [u8] {
+        while !bytes.is_empty() && is_ready(descriptor(self.file.as_deref())) {
+            match write_once(self.file.as_deref(), bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return bytes,
+                Err(_) => return &[],
+            }
+        }
+        bytes
+    }
+}
+
+/// Writes all that waits, however long the output blocks, and then what was lost meanwhile.
+fn write_waiting(json: bool, output: &Mutex<Output>) {
+    loop {
+        let (text, file) = {
+            let mut output = lock(output);
+            if output.waiting.is_empty() && output.lost > 0 {
+                let lost = std::mem::take(&mut output.lost);
+                let text = format!("warning: error log: {lost} entries were lost, because it was blocked");
+                output.waiting = entry(json, &now(), "warning", &text, None).into_bytes();
+            }
+            if output.waiting.is_empty() {
+                output.is_blocked = false;
+                return;
+            }
+            (std::mem::take(&mut output.waiting), output.file.clone())
+        };
+        let mut rest = &text[..];
+        while !rest.is_empty() {
+            match write_once(file.as_deref(), rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll(
+                        &mut [PollFd::from_borrowed_fd(descriptor(file.as_deref()), PollFlags::OUT)],
+                        None,
+                    );
+                }
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// Writes bytes: to a file all, so that lines of other processes do not mix in; to anything else as many as a
+/// pipe that is ready accepts without blocking.
+fn write_once(file: Option<&File>, bytes: &[u8]) -> io::Result<usize> {
+    let piece = if is_regular(descriptor(file)) { bytes } else { &bytes[..bytes.len().min(PIPE_ATOMIC)] };
+    let written = match file {
+        Some(mut file) => file.write(piece),
+        None => io::stderr().write(piece),
+    };
+    match written {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        written => written,
+    }
+}
+
+fn descriptor(file: Option<&File>) -> BorrowedFd<'_> {
+    file.map_or_else(rustix::stdio::stderr, AsFd::as_fd)
+}
+
+fn is_regular(descriptor: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(descriptor).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+}
+
+/// Returns whether a write would not block. A descriptor that cannot be polled is taken as ready.
+fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
+    !matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Formats an entry, with its line break.
