@@ -104,11 +104,6 @@ impl Content {
     }
 }
 
-/// Marks the response of a file or a site, which has a coding by its own rules.
-fn negotiated(response: Response) -> Response {
-    Response { negotiated: true, ..response }
-}
-
 /// Returns the caches of an app's files; `None` without any.
 fn public_files(files: &AppFiles, settings: &Settings) -> Option<Rc<PublicFiles>> {
     let any = files.roots().next().is_some();
@@ -159,7 +154,11 @@ impl Content {
             (self.log)(&explained);
         }
         let (mut response, edits) = match local.site.respond(&exchange.request).await {
-            SiteResult::Response(response) => return negotiated(response),
+            SiteResult::Response(mut response) => {
+                // It has a coding by the rules of the site.
+                response.negotiated = true;
+                return response;
+            }
             SiteResult::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
                 if let Some(active) = exchange.trace.span.get() {
@@ -182,7 +181,8 @@ impl Content {
         let proxied = edits.is_proxied();
         local.site.finish(&edits, &mut response);
         // A proxied site is compressed by its own rule; the app behind a site by the settings.
-        if proxied { negotiated(response) } else { response }
+        response.negotiated |= proxied;
+        response
     }
 
     /// Serves a file that the app's middleware would send, or else calls the app.
@@ -205,11 +205,15 @@ impl Content {
         app.stamp.apply(&mut exchange.request);
         let request = &exchange.request;
         let find = |files: &Option<Rc<PublicFiles>>| files.as_ref()?.find(request);
-        if let Some(file) = find(&self.files)
-            && let Some(response) = Box::pin(file.respond(request)).await
-        {
-            return Some(negotiated(response));
+        let mut response = match find(&self.files) {
+            Some(file) => Box::pin(file.respond(request)).await,
+            None => None,
+        };
+        if response.is_none() {
+            response = Box::pin(find(&self.tried)?.respond(request)).await;
         }
-        Box::pin(find(&self.tried)?.respond(request)).await.map(negotiated)
+        // Files have a coding by rules of their own.
+        response.iter_mut().for_each(|response| response.negotiated = true);
+        response
     }
 }

@@ -8,7 +8,7 @@
 //! 2. A response that could have been compressed has `Vary: Accept-Encoding`, whatever the client accepts. A strong ETag becomes weak with the coding
 //!    (section 8.8.1); [`WeakenedTags`] gives the app its own tag back.
 //! 3. Whatever the app has flushed is sent at once.
-//! 4. A response that is short, or must wait for its budget, costs no search in its fields.
+//! 4. A response that is short costs no search in its fields; for a client that accepts no coding one pass over them, and no look at the clock.
 
 use handler::{Body, Fields, Request, Response, Trace};
 use representation::coding::{self, Budget, Coding, Effort, Encoding, Levels, Padding, Preferences};
@@ -46,13 +46,17 @@ impl Compressor {
         if matches!(response.body, Body::Empty) && !coding::may_encode(response, settings.min_length, head) {
             return;
         }
+        let codings = accepted(&request);
+        if codings[0] == Coding::Identity {
+            return coding::vary(&mut response.fields);
+        }
         let levels =
             Levels { br: settings.brotli_level, zstd: settings.zstd_level, gzip: settings.gzip_level };
         // The setting is in millionths.
         self.budget.set_share(settings.cpu / 1000);
         let (codings, levels) = match self.budget.effort(Instant::now()) {
-            Effort::Full => (accepted(&request), levels),
-            Effort::Least => (accepted(&request), Levels::LEAST),
+            Effort::Full => (codings, levels),
+            Effort::Least => (codings, Levels::LEAST),
             Effort::None => ([Coding::Identity; 3], levels),
         };
         let padding = match has_secrets(&request, &response.fields) {
