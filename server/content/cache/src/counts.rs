@@ -3,8 +3,8 @@
 use crate::key;
 use crate::storable::Refusal;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,23 @@ pub struct Counts {
     invalidated: AtomicU64,
     renewed: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
-    routes: Mutex<HashMap<Box<str>, RouteCount>>,
+    routes: Mutex<HashMap<Box<str>, Arc<RouteCounts>>>,
+}
+
+/// The counts of a route. A kept response knows them, so that a hit looks for nothing.
+#[derive(Debug, Default)]
+pub(crate) struct RouteCounts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    /// The last reason for not keeping a response: its number plus one; 0 for none.
+    refused: AtomicU8,
+}
+
+impl RouteCounts {
+    fn refused(&self) -> Option<&'static str> {
+        let number = usize::from(self.refused.load(Ordering::Relaxed));
+        Refusal::ALL.get(number.checked_sub(1)?).map(|why| why.name())
+    }
 }
 
 /// The counts of the paths that differ only in ids.
@@ -53,22 +69,31 @@ pub struct RouteCount {
 }
 
 impl Counts {
-    pub(crate) fn answered(&self, answer: Answer, key: &[u8], refused: Option<Refusal>) {
+    /// Counts a kept response. `known`: where it remembers the counts of its route.
+    #[inline]
+    pub(crate) fn sent(&self, answer: Answer, key: &[u8], known: &OnceLock<Arc<RouteCounts>>) {
         self.answers[answer as usize].fetch_add(1, Ordering::Relaxed);
+        known.get_or_init(|| self.route(key)).hits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a response of the origin, and the reason for which it is not kept.
+    pub(crate) fn missed(&self, key: &[u8], refused: Option<Refusal>) {
+        self.answers[Answer::Miss as usize].fetch_add(1, Ordering::Relaxed);
+        let route = self.route(key);
+        route.misses.fetch_add(1, Ordering::Relaxed);
+        if let Some(why) = refused {
+            route.refused.store(why as u8 + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn route(&self, key: &[u8]) -> Arc<RouteCounts> {
         let mut buffer = RouteBuffer::default();
         let route = buffer.route(key::path(key));
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let full = routes.len() >= MOST_ROUTES;
-        let count = match routes.get_mut(route) {
-            Some(count) => count,
-            None => routes.entry(if full { "others".into() } else { route.into() }).or_default(),
-        };
-        match answer {
-            Answer::Miss => count.misses += 1,
-            _ => count.hits += 1,
-        }
-        if let Some(why) = refused {
-            count.refused = Some(why.name());
+        match routes.get(route) {
+            Some(count) => count.clone(),
+            None => routes.entry(if full { "others".into() } else { route.into() }).or_default().clone(),
         }
     }
 
@@ -151,7 +176,7 @@ impl Counts {
     pub fn last_refusal(&self, key: &[u8]) -> Option<&'static str> {
         let mut buffer = RouteBuffer::default();
         let route = buffer.route(key::path(key));
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).get(route)?.refused
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).get(route)?.refused()
     }
 
     /// Returns the counts by route, the busiest first.
@@ -159,7 +184,12 @@ impl Counts {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<RouteCount> = routes
             .iter()
-            .map(|(route, count)| RouteCount { route: route.to_string(), ..count.clone() })
+            .map(|(route, count)| RouteCount {
+                route: route.to_string(),
+                hits: count.hits.load(Ordering::Relaxed),
+                misses: count.misses.load(Ordering::Relaxed),
+                refused: count.refused(),
+            })
             .collect();
         all.sort_by_key(|count| (std::cmp::Reverse(count.hits + count.misses), count.route.clone()));
         all
@@ -221,11 +251,7 @@ mod tests {
     fn the_number_of_routes_is_bounded() {
         let counts = Counts::default();
         for number in 0..1000 {
-            counts.answered(
-                Answer::Miss,
-                format!("http://a/page-{number}").as_bytes(),
-                Some(Refusal::Private),
-            );
+            counts.missed(format!("http://a/page-{number}").as_bytes(), Some(Refusal::Private));
         }
         let routes = counts.routes();
         assert!(routes.len() <= MOST_ROUTES + 1 && routes[0].route == "others");

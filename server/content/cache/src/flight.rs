@@ -4,10 +4,10 @@
 //! 1. There is at most one leader for each key. It ends its flight by [`Leader::end`], or by being dropped.
 //! 2. Whoever waits learns how the flight has ended. After [`Outcome::Kept`] the response is in the store; after [`Outcome::Failed`] the stale one
 //!    may be sent; after [`Outcome::Alone`] each goes to the origin itself; after [`Outcome::Abandoned`] the next one leads.
-//! 3. [`Flights::doom`] makes a running flight's response one that is not kept.
+//! 3. [`Flights::doom`] makes a running flight's response one that is not kept; [`Flights::dooms`] tells it to requests beside flights.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
@@ -30,6 +30,8 @@ struct Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     running: Mutex<HashMap<Box<[u8]>, Arc<Flight>>>,
+    /// How often anything was invalidated or purged.
+    dooms: AtomicU64,
 }
 
 /// The part of a request in a flight.
@@ -72,9 +74,16 @@ impl Flights {
 
     /// Makes the running flights whose keys match end without being kept.
     pub(crate) fn doom(&self, matches: impl Fn(&[u8]) -> bool) {
+        self.dooms.fetch_add(1, Ordering::AcqRel);
         for (_, flight) in self.running().iter().filter(|(key, _)| matches(key)) {
             flight.doomed.store(true, Ordering::Release);
         }
+    }
+
+    /// Returns a number that changes with each [`Flights::doom`]: for requests that are no flight. They are few, so whatever was invalidated
+    /// meanwhile, their responses are not kept.
+    pub(crate) fn dooms(&self) -> u64 {
+        self.dooms.load(Ordering::Acquire)
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Arc<Flight>>> {

@@ -1,8 +1,8 @@
 //! How long a response is fresh, and how old it is (RFC 9111 section 4.2).
 
-use crate::date;
 use crate::directives::{ResponseDirectives, seconds};
 use handler::Fields;
+use representation::date;
 use std::time::{Duration, SystemTime};
 
 /// How long a response is fresh.

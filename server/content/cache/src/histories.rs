@@ -7,8 +7,11 @@ use crate::policy::Policy;
 use crate::service::{Cache, Origin};
 use crate::store::Store;
 use crate::testing::request;
-use handler::{Body, Client, Departure, Exchange, Fields, Incoming, Lent, Request, Response, Trace};
+use handler::{
+    Body, Client, Departure, Exchange, Fields, Incoming, Lent, Peer, PeerAddr, Request, Response, Trace,
+};
 use proptest::prelude::*;
+use settings::TrustedProxies;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -131,6 +134,10 @@ struct Step {
     cookie: bool,
     authorization: bool,
     language: &'static str,
+    /// A field of which the app makes its links.
+    forwarding: Option<(&'static str, &'static str)>,
+    /// Whether the client is a trusted proxy.
+    trusted: bool,
     /// What the app will say if it is asked.
     said: usize,
     status: u16,
@@ -141,20 +148,42 @@ fn step() -> impl Strategy<Value = Step> {
     let method = prop_oneof![8 => Just("GET"), 1 => Just("HEAD"), 1 => Just("POST")];
     let status = prop_oneof![9 => Just(200_u16), 1 => Just(404), 1 => Just(500)];
     let who = (0_usize..3, any::<bool>(), prop::bool::weighted(0.2), prop::sample::select(vec!["en", "de"]));
-    (method, 0_usize..2, who, 0..TERMS.len(), status, any::<bool>()).prop_map(
-        |(method, target, (client, cookie, authorization, language), said, status, streams)| Step {
+    let forwarding = prop::option::weighted(0.3, prop::sample::select(FORWARDED.to_vec()));
+    let link = (forwarding, any::<bool>());
+    (method, 0_usize..2, who, link, 0..TERMS.len(), (status, any::<bool>())).prop_map(
+        |(
+            method,
+            target,
+            (client, cookie, authorization, language),
+            (forwarding, trusted),
+            said,
+            (status, streams),
+        )| Step {
             method,
             target,
             client,
             cookie,
             authorization,
             language,
+            forwarding,
+            trusted,
             said,
             status,
             streams,
         },
     )
 }
+
+/// Fields with which a client could have its links written into the page of another.
+const FORWARDED: &[(&str, &str)] = &[
+    ("X-Forwarded-Host", "one.example"),
+    ("x-forwarded-host", "other.example"),
+    ("X-Forwarded-Proto", "https"),
+    ("Forwarded", "for=192.0.2.7;host=one.example"),
+    ("Forwarded", "host=other.example"),
+    ("X-Original-URL", "/admin"),
+    ("X-HTTP-Method-Override", "DELETE"),
+];
 
 /// The app: it tells each response by a number, and confirms no version.
 #[derive(Default)]
@@ -206,7 +235,23 @@ fn asked(step: &Step) -> Request {
     if step.authorization {
         all.push(("Authorization", &secret));
     }
-    request(step.method, ["/one", "/two?a=1"][step.target], &all)
+    all.extend(step.forwarding);
+    let request = request(step.method, ["/one", "/two?a=1"][step.target], &all);
+    let address = if step.trusted { [10, 0, 0, 1] } else { [192, 0, 2, 1] };
+    let peer = Peer {
+        remote: PeerAddr::Inet((address, 1).into()),
+        remote_text: Box::default(),
+        local: PeerAddr::Unix,
+        tls: false,
+        session: None,
+    };
+    Request { peer: Rc::new(peer), ..request }
+}
+
+/// Returns what the app makes its links of.
+fn link(step: &Step) -> Option<(String, &'static str)> {
+    step.forwarding
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_start_matches("for=192.0.2.7;")))
 }
 
 async fn body(response: Response) -> String {
@@ -226,6 +271,14 @@ async fn body(response: Response) -> String {
     }
 }
 
+/// Serves a request as the pipeline does.
+async fn served(cache: &Rc<Cache>, exchange: Exchange, app: &Rc<App>) -> Response {
+    match cache.hit(&exchange) {
+        Some(response) => response,
+        None => cache.serve(exchange, app.clone()).await,
+    }
+}
+
 /// Returns whether the response to `first` may be sent for `again` without asking the app.
 fn may_share(policy: &Policy, said: &ResponseTerms, first: &Step, again: &Step) -> bool {
     let secret = said.sets_cookie || said.varies_by_cookie;
@@ -238,6 +291,8 @@ fn may_share(policy: &Policy, said: &ResponseTerms, first: &Step, again: &Step) 
         && (!said.varies_by_cookie
             || (first.cookie, first.cookie && first.client == again.client) == (again.cookie, again.cookie))
         && (!said.varies_by_language || first.language == again.language)
+        && (first.forwarding.is_none() || first.trusted)
+        && link(first) == link(again)
 }
 
 /// Runs a history. Returns what went wrong.
@@ -256,7 +311,7 @@ async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
             client: Rc::new(Present),
             trace: Rc::new(Trace::default()),
         };
-        let response = cache.serve(exchange, app.clone()).await;
+        let response = served(&cache, exchange, &app).await;
         let calls = app.said.borrow().len() - before;
         if calls > 1 {
             return Err(format!("{calls} calls for one request"));
@@ -301,7 +356,8 @@ proptest! {
         authorization: bool,
         sort_query: bool,
     ) {
-        let policy = Policy { cookies, authorization, sort_query, ..Policy::default() };
+        let trusted = TrustedProxies { networks: vec!["10.0.0.0/8".parse().unwrap()], unix: false };
+        let policy = Policy { cookies, authorization, sort_query, trusted, ..Policy::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let local = tokio::task::LocalSet::new();
         let outcome = local.block_on(&runtime, run(policy, &steps));
@@ -318,6 +374,8 @@ fn the_model_sees_hits_at_all() {
         cookie: true,
         authorization: false,
         language: "en",
+        forwarding: None,
+        trusted: false,
         said,
         status: 200,
         streams: true,
@@ -334,7 +392,7 @@ fn the_model_sees_hits_at_all() {
                 client: Rc::new(Present),
                 trace: Rc::new(Trace::default()),
             };
-            assert_eq!(body(cache.serve(exchange, app.clone()).await).await, "0");
+            assert_eq!(body(served(&cache, exchange, &app).await).await, "0");
             tokio::task::yield_now().await;
         }
     });

@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod counts;
-mod date;
 mod directives;
 mod disk;
 mod flight;
@@ -24,9 +23,11 @@ pub mod fuzzing;
 mod gather;
 #[cfg(test)]
 mod histories;
+mod inheritance;
 mod key;
 mod policy;
 mod purge;
+mod removals;
 mod resource;
 mod respond;
 mod reuse;
@@ -35,6 +36,7 @@ mod status;
 mod storable;
 mod store;
 mod stored;
+mod summary;
 mod targeted;
 #[cfg(test)]
 mod testing;

@@ -1,5 +1,6 @@
 //! The settings of a cache.
 
+use settings::TrustedProxies;
 use std::time::Duration;
 
 /// What the user decides about kept responses.
@@ -23,6 +24,8 @@ pub struct Policy {
     pub cookies: bool,
     /// Whether a response to a request with Authorization may be kept where RFC 9111 section 3.5 allows it.
     pub authorization: bool,
+    /// The proxies whose `X-Forwarded-Host` and the like select a response.
+    pub trusted: TrustedProxies,
     /// Whether clients may ask for newer responses (Cache-Control in requests).
     pub client_control: bool,
     /// Whether responses have a Cache-Status field (RFC 9211).
@@ -43,6 +46,7 @@ impl Default for Policy {
             sort_query: false,
             cookies: false,
             authorization: false,
+            trusted: TrustedProxies::default(),
             client_control: true,
             status_field: true,
             compress_from: Some(representation::coding::MIN_LENGTH),

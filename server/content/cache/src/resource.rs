@@ -1,6 +1,7 @@
 //! The kept responses of one URL.
 
 use crate::stored::Stored;
+use crate::summary::FieldSummary;
 use handler::Fields;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -30,11 +31,11 @@ impl Resource {
     }
 
     /// Returns the variant for a request.
-    pub(crate) fn variant(&self, request: &Fields) -> Option<&Arc<Stored>> {
+    pub(crate) fn variant(&self, request: &Fields, summary: FieldSummary) -> Option<&Arc<Stored>> {
         // The newest one that matches (RFC 9111 section 4.1).
         self.variants
             .iter()
             .rev()
-            .find(|stored| stored.selection.matches(request, stored.head.get("content-language")))
+            .find(|stored| stored.selection.matches(request, summary, stored.language()))
     }
 }

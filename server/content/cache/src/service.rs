@@ -6,22 +6,29 @@ use crate::flight::{self, Leader, Outcome, Part};
 use crate::gather::{self, Unkept};
 use crate::key;
 use crate::policy::Policy;
+use crate::resource::Resource;
 use crate::respond::{Answered, respond};
 use crate::reuse::{self, Reuse};
 use crate::status::{CacheStatus, Forwarded};
 use crate::storable::{self, Plan, Refusal};
 use crate::store::Store;
 use crate::stored::{Arrival, Stored, TAG_FIELDS};
+use crate::summary::FieldSummary;
 use bytes::Bytes;
-use handler::{Body, Client, Departure, Exchange, Fields, Incoming, Lent, Request, Response, Trace};
+use handler::{
+    Body, Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Lent, Request, Response, Trace,
+};
 use net::task::spawn_local;
 use representation::coding::{self, Coding, Levels};
-use std::future::Future;
-use std::pin::Pin;
+use representation::conditions::is_condition;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
 
 /// Where responses come from: the app, or an origin of a proxy.
 pub trait Origin {
@@ -32,138 +39,227 @@ pub trait Origin {
 /// The cache of one front thread.
 pub struct Cache {
     store: Arc<Store>,
+    /// The key of the last hit, for its memory.
+    key: RefCell<Vec<u8>>,
 }
 
 /// How often a request looks again after it has waited for an equal one. Then it goes to the origin.
 const MOST_WAITS: usize = 3;
+
+/// A request that looks for a response.
+struct Search {
+    key: Box<[u8]>,
+    policy: Arc<Policy>,
+    summary: FieldSummary,
+    directives: RequestDirectives,
+    /// When the request arrived.
+    arrived: Instant,
+    /// Whether its response is for the whole resource, and may be kept for other clients.
+    is_shared: bool,
+    /// Whether other requests may wait for its response.
+    leads: bool,
+    /// How often it has waited for an equal request.
+    waits: usize,
+    /// The request that it waited for has failed.
+    failed: bool,
+}
+
+/// What a request has found.
+struct Found {
+    stored: Option<Arc<Stored>>,
+    /// Why it goes to the origin, if it does.
+    why: Forwarded,
+    now: Instant,
+}
+
+/// What is done with a request.
+enum Step {
+    /// The kept response is sent.
+    Send(Arc<Stored>, Answer),
+    /// It is sent, and renewed meanwhile.
+    SendAndRenew(Arc<Stored>),
+    /// Nothing may be sent to a client that wants only what is kept.
+    Refuse,
+    /// The origin serves the request, for itself alone or for others that wait for it.
+    Forward(Option<Leader>),
+    /// An equal request is on its way.
+    Wait(watch::Receiver<Option<Outcome>>),
+}
+
+/// How a wait for an equal request has ended.
+enum Waited {
+    Ended(Outcome),
+    Late,
+    /// The client has gone.
+    Gone,
+}
 
 /// A request that will go to the origin, and what is known about it.
 struct Call {
     key: Box<[u8]>,
     /// A copy, because the exchange's request goes to the origin.
     request: Request,
+    summary: FieldSummary,
     policy: Arc<Policy>,
     why: Forwarded,
     /// The kept response that the origin may confirm.
     stale: Option<Arc<Stored>>,
     /// Whether this request is made by the cache itself, to renew what it has sent.
     renews: bool,
+    /// [`Flights::dooms`](flight::Flights::dooms) at its beginning.
+    dooms: u64,
 }
 
 impl Cache {
     pub fn new(store: Arc<Store>) -> Rc<Cache> {
-        Rc::new(Cache { store })
+        Rc::new(Cache { store, key: RefCell::default() })
+    }
+
+    /// Returns the response if it is kept in memory and fresh. Otherwise [`Cache::serve`] gets one; this is the short way for the usual case.
+    pub fn hit(self: &Rc<Cache>, exchange: &Exchange) -> Option<Response> {
+        let request = &*exchange.request;
+        let summary = FieldSummary::of(&request.fields);
+        if !is_cacheable(request, summary, &exchange.incoming) || summary.precondition {
+            return None;
+        }
+        let policy = self.store.policy();
+        let mut key = self.key.try_borrow_mut().ok()?;
+        key::write(request, policy.sort_query, &mut key);
+        let resource = self.store.get(&key)?;
+        let stored = resource.variant(&request.fields, summary)?;
+        let (directives, now) = (client_directives(request, summary, &policy), request.arrived);
+        let fresh = reuse::judge(stored, &directives, &policy, now) == Reuse::Send;
+        fresh.then(|| self.send(stored, &key, request, summary, &policy, Answer::Hit, now))
     }
 
     /// Serves a request.
     pub async fn serve(self: &Rc<Cache>, exchange: Exchange, origin: Rc<dyn Origin>) -> Response {
-        let request = &exchange.request;
         let policy = self.store.policy();
-        if !is_cacheable(request, &exchange.incoming) {
+        let summary = FieldSummary::of(&exchange.request.fields);
+        if !is_cacheable(&exchange.request, summary, &exchange.incoming) {
             return self.pass(exchange, origin, &policy).await;
         }
-        let mut key = Vec::with_capacity(128);
-        key::write(request, policy.sort_query, &mut key);
-        let directives = if policy.client_control {
-            RequestDirectives::of(&request.fields)
-        } else {
-            RequestDirectives::default()
-        };
-        let (mut waited, mut failed) = (0, false);
+        let mut search = Search::new(&exchange.request, summary, policy);
         loop {
-            let now = Instant::now();
-            let resource = match self.store.get(&key) {
-                None if self.store.is_on_disk(&key) => self.store.load(&key).await,
-                resource => resource,
-            };
-            let stored =
-                resource.as_ref().and_then(|resource| resource.variant(&exchange.request.fields)).cloned();
-            let mut why = if resource.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss };
-            if let Some(stored) = &stored {
-                // A request that has waited gets a response that is stale at once only if the app was asked after the request had arrived: it may
-                // follow another one of its client that has changed the page.
-                let after = || stored.asked() >= Some(exchange.request.arrived);
-                let reuse = match reuse::judge(stored, &directives, &policy, now) {
-                    Reuse::Validate if waited > 0 && after() => Reuse::Send,
-                    reuse => reuse,
-                };
-                match reuse {
-                    Reuse::Send => {
-                        let answer = if waited > 0 { Answer::Collapsed } else { Answer::Hit };
-                        return self.send(stored, &key, &exchange.request, &policy, answer, now);
-                    }
-                    Reuse::SendAndRenew => {
-                        self.renew(&key, stored, &exchange, origin, &policy);
-                        return self.send(stored, &key, &exchange.request, &policy, Answer::Stale, now);
-                    }
-                    Reuse::Validate => {
-                        let fresh = stored.age(now) < stored.lifetime;
-                        why = if fresh && !stored.rules.no_cache {
-                            Forwarded::Request
-                        } else {
-                            Forwarded::Stale
-                        };
-                    }
+            let found = self.find(&search, &exchange.request).await;
+            match self.step(&search, &found, exchange.request.method()) {
+                Step::Send(stored, answer) => return self.reply(&search, &stored, &exchange, answer),
+                Step::SendAndRenew(stored) => {
+                    self.renew(&search, &stored, &exchange, origin);
+                    return self.reply(&search, &stored, &exchange, Answer::Stale);
                 }
-            }
-            if let Some(stored) = &stored
-                && (failed || self.store.is_failing(&key, now))
-                && reuse::on_error(stored, &policy, now)
-            {
-                return self.send(stored, &key, &exchange.request, &policy, Answer::Stale, now);
-            }
-            if directives.only_if_cached {
-                return Response::text(
-                    504,
-                    "text/plain; charset=utf-8",
-                    "504 nothing is kept for this request\n",
-                );
-            }
-            let whole = exchange.request.method() == b"GET" && exchange.request.fields.get("range").is_none();
-            // Without a kept response, the app itself may know the version that the client has.
-            let leads = whole && (stored.is_some() || !is_conditional(&exchange.request.fields));
-            if exchange.request.fields.get("range").is_some() {
-                why = Forwarded::Partial;
-            }
-            let call = |why, stale| Call {
-                key: key.clone().into(),
-                request: exchange.request.clone(),
-                policy: policy.clone(),
-                why,
-                stale,
-                renews: false,
-            };
-            if !leads || waited > MOST_WAITS || !self.store.collapses(&key, now) {
-                let call = call(why, stored.filter(|_| leads));
-                return self.forward(call, exchange, origin, None).await;
-            }
-            match self.store.flights.join(&key) {
-                Part::Lead(leader) => {
-                    let call = call(why, stored);
+                Step::Refuse => {
+                    let text = "504 nothing is kept for this request\n";
+                    return Response::text(504, "text/plain; charset=utf-8", text);
+                }
+                Step::Forward(None) => {
+                    let call = self.call(&search, &exchange.request, found);
+                    return self.forward(call, exchange, origin, None).await;
+                }
+                Step::Forward(Some(leader)) => {
+                    let call = self.call(&search, &exchange.request, found);
                     return self.lead(call, exchange, origin, leader).await;
                 }
-                Part::Wait(receiver) => {
-                    waited += 1;
+                Step::Wait(receiver) => {
                     // Where the stale response may be sent when the app fails, no client waits longer for a slow one.
-                    let stale = stored.as_ref().filter(|stored| {
-                        !policy.stale_if_slow.is_zero() && reuse::on_error(stored, &policy, now)
-                    });
-                    let patience = match stale {
-                        Some(_) => policy.collapse_wait.min(policy.stale_if_slow),
-                        None => policy.collapse_wait,
+                    let stale = found.stored.filter(|stored| search.may_be_stale(stored, found.now));
+                    let patience = match &stale {
+                        Some(_) => search.policy.collapse_wait.min(search.policy.stale_if_slow),
+                        None => search.policy.collapse_wait,
                     };
-                    let ended = tokio::time::timeout(patience, flight::outcome(receiver)).await;
-                    if let (Some(stale), Err(_)) = (stale, &ended) {
-                        let now = Instant::now();
-                        return self.send(stale, &key, &exchange.request, &policy, Answer::Stale, now);
+                    match (wait(receiver, patience, &*exchange.client).await, stale) {
+                        (Waited::Gone, _) => {
+                            return Failure::client_gone(
+                                "the client went away while it waited for an equal request",
+                            )
+                            .into_response();
+                        }
+                        (Waited::Late, Some(stale)) => {
+                            return self.reply(&search, &stale, &exchange, Answer::Stale);
+                        }
+                        (Waited::Late, None) => {
+                            // A response that takes this long is no reason for the next client to wait.
+                            self.store.part(&search.key, Instant::now());
+                            search.leads = false;
+                        }
+                        (Waited::Ended(Outcome::Alone), _) => search.leads = false,
+                        (Waited::Ended(outcome), _) => search.failed = outcome == Outcome::Failed,
                     }
-                    failed = ended == Ok(Outcome::Failed);
-                    if !matches!(ended, Ok(Outcome::Kept | Outcome::Failed | Outcome::Abandoned)) {
-                        let call = call(why, stored);
-                        return self.forward(call, exchange, origin, None).await;
-                    }
+                    search.waits += 1;
                 }
             }
+        }
+    }
+
+    /// Looks for the kept response to a request.
+    async fn find(&self, search: &Search, request: &Request) -> Found {
+        let now = Instant::now();
+        let resource = match self.store.get(&search.key) {
+            None if self.store.is_on_disk(&search.key) => self.store.load(&search.key).await,
+            resource => resource,
+        };
+        let variant = |resource: &Arc<Resource>| resource.variant(&request.fields, search.summary).cloned();
+        let stored = resource.as_ref().and_then(variant).filter(|_| !search.summary.precondition);
+        let why = match (&stored, &resource) {
+            _ if search.summary.range => Forwarded::Partial,
+            (Some(stored), _) if stored.age(now) < stored.lifetime && !stored.rules.no_cache => {
+                Forwarded::Request
+            }
+            (Some(_), _) => Forwarded::Stale,
+            (None, Some(_)) => Forwarded::VaryMiss,
+            (None, None) => Forwarded::UriMiss,
+        };
+        Found { stored, why, now }
+    }
+
+    /// Decides what is done with a request.
+    fn step(&self, search: &Search, found: &Found, method: &[u8]) -> Step {
+        let now = found.now;
+        if let Some(stored) = &found.stored {
+            match reuse::judge(stored, &search.directives, &search.policy, now) {
+                Reuse::Send if search.waits > 0 => return Step::Send(stored.clone(), Answer::Collapsed),
+                Reuse::Send => return Step::Send(stored.clone(), Answer::Hit),
+                Reuse::SendAndRenew => return Step::SendAndRenew(stored.clone()),
+                // A request that has waited gets a response that is stale at once only if the app was asked after the request had arrived: it may
+                // follow another one of its client that has changed the page.
+                Reuse::Validate if search.waits > 0 && stored.asked() >= Some(search.arrived) => {
+                    return Step::Send(stored.clone(), Answer::Collapsed);
+                }
+                Reuse::Validate => {}
+            }
+            let failed = search.failed || self.store.is_failing(&search.key, now);
+            if failed && reuse::on_error(stored, &search.policy, now) {
+                return Step::Send(stored.clone(), Answer::Stale);
+            }
+        }
+        if search.directives.only_if_cached {
+            return Step::Refuse;
+        }
+        // Without a kept response, the app itself may know the version that the client has.
+        let may_lead =
+            search.leads && method == b"GET" && (found.stored.is_some() || !search.summary.condition);
+        if !may_lead || search.waits > MOST_WAITS || !self.store.collapses(&search.key, now) {
+            return Step::Forward(None);
+        }
+        match self.store.flights.join(&search.key) {
+            Part::Lead(leader) => Step::Forward(Some(leader)),
+            Part::Wait(receiver) => Step::Wait(receiver),
+        }
+    }
+
+    /// Returns the call of the origin for a request.
+    fn call(&self, search: &Search, request: &Request, found: Found) -> Call {
+        // The origin confirms a whole response, to a request whose response may be kept.
+        let confirms = request.method() == b"GET" && search.is_shared;
+        Call {
+            key: search.key.clone(),
+            request: request.clone(),
+            summary: search.summary,
+            policy: search.policy.clone(),
+            why: found.why,
+            stale: found.stored.filter(|_| confirms),
+            renews: false,
+            dooms: self.store.flights.dooms(),
         }
     }
 
@@ -174,13 +270,14 @@ impl Cache {
             b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"QUERY" | b"CONNECT"
         );
         let request = (!safe).then(|| exchange.request.clone());
-        let (asked, since) = (Instant::now(), SystemTime::now());
+        let (asked, since, dooms) = (Instant::now(), SystemTime::now(), self.store.flights.dooms());
         let mut response = origin.call(exchange).await;
         if let Some(request) = request {
+            let untouched = self.store.flights.dooms() == dooms;
             if matches!(response.status, 200..=399) {
                 self.invalidate(&request, &response.fields, policy);
             }
-            if request.method() == b"POST" && names_itself(&request, &response.fields, policy) {
+            if untouched && request.method() == b"POST" && names_itself(&request, &response.fields, policy) {
                 self.keep_post(&request, &response, policy, asked, since);
             }
         }
@@ -226,20 +323,34 @@ impl Cache {
         self.store.put(&own, Arc::new(stored));
     }
 
+    /// Sends a kept response to a request that has searched for it.
+    fn reply(
+        self: &Rc<Cache>,
+        search: &Search,
+        stored: &Arc<Stored>,
+        exchange: &Exchange,
+        answer: Answer,
+    ) -> Response {
+        let (request, now) = (&exchange.request, Instant::now());
+        self.send(stored, &search.key, request, search.summary, &search.policy, answer, now)
+    }
+
     /// Sends a kept response.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a search, which a hit has no room for")]
     fn send(
         self: &Rc<Cache>,
         stored: &Arc<Stored>,
         key: &[u8],
         request: &Request,
+        summary: FieldSummary,
         policy: &Policy,
         answer: Answer,
         now: Instant,
     ) -> Response {
-        self.store.counts.answered(answer, key, None);
+        self.store.counts.sent(answer, key, &stored.route);
         let mut status = CacheStatus::hit(stored.lifetime, stored.age(now));
         status.collapsed = answer == Answer::Collapsed;
-        let answered = respond(stored, request, policy, status, now);
+        let answered = respond(stored, request, summary, policy, status, now);
         self.encoded_soon(answered, stored, key)
     }
 
@@ -266,26 +377,19 @@ impl Cache {
     /// Renews a kept response while a client gets the stale one.
     fn renew(
         self: &Rc<Cache>,
-        key: &[u8],
+        search: &Search,
         stored: &Arc<Stored>,
         exchange: &Exchange,
         origin: Rc<dyn Origin>,
-        policy: &Arc<Policy>,
     ) {
-        if exchange.request.method() == b"HEAD" {
+        if exchange.request.method() == b"HEAD" || !search.is_shared {
             return;
         }
-        let Some(leader) = self.store.flights.lead(key) else { return };
+        let Some(leader) = self.store.flights.lead(&search.key) else { return };
         let mut request = Request::clone(&exchange.request);
         (request.arrived, request.received) = (Instant::now(), SystemTime::now());
-        let call = Call {
-            key: key.into(),
-            request: request.clone(),
-            policy: policy.clone(),
-            why: Forwarded::Stale,
-            stale: Some(stored.clone()),
-            renews: true,
-        };
+        let found = Found { stored: Some(stored.clone()), why: Forwarded::Stale, now: request.arrived };
+        let call = Call { renews: true, ..self.call(search, &request, found) };
         let exchange = own(request);
         self.store.counts.renewed();
         let cache = self.clone();
@@ -306,6 +410,7 @@ impl Cache {
             return self.forward(call, exchange, origin, Some(leader)).await;
         };
         let (key, request, policy) = (call.key.clone(), call.request.clone(), call.policy.clone());
+        let summary = call.summary;
         // A request of the cache's own: it goes on without the client.
         let asked = own(Request::clone(&exchange.request));
         let cache = self.clone();
@@ -317,7 +422,7 @@ impl Cache {
                 if late.is_err() {
                     self.store.fail(&key, now);
                 }
-                self.send(&stale, &key, &request, &policy, Answer::Stale, now)
+                self.send(&stale, &key, &request, summary, &policy, Answer::Stale, now)
             }
         }
     }
@@ -351,10 +456,10 @@ impl Cache {
                 if let Some(leader) = leader {
                     leader.end(Outcome::Failed);
                 }
-                self.store.counts.answered(Answer::Stale, &call.key, None);
+                self.store.counts.sent(Answer::Stale, &call.key, &stale.route);
                 let mut status = CacheStatus::hit(stale.lifetime, stale.age(now));
                 (status.forwarded, status.origin_status) = (Some(call.why), Some(response.status));
-                let answered = respond(stale, &call.request, &call.policy, status, now);
+                let answered = respond(stale, &call.request, call.summary, &call.policy, status, now);
                 return self.encoded_soon(answered, stale, &call.key);
             }
         }
@@ -382,8 +487,7 @@ impl Cache {
                 Arc::new(stale.validated(&head.fields, &plan, arrival))
             }
         };
-        let doomed = leader.as_ref().is_some_and(Leader::is_doomed);
-        let still = !doomed && self.store.get(&call.key).is_some();
+        let still = !self.is_doomed(call.dooms, leader.as_ref()) && self.store.get(&call.key).is_some();
         if still {
             self.store.put(&call.key, kept.clone());
         }
@@ -391,12 +495,12 @@ impl Cache {
             leader.end(if still { Outcome::Kept } else { Outcome::Alone });
         }
         if !call.renews {
-            self.store.counts.answered(Answer::Validated, &call.key, None);
+            self.store.counts.sent(Answer::Validated, &call.key, &kept.route);
         }
         let mut status = CacheStatus::hit(kept.lifetime, kept.age(arrival.at));
         (status.hit, status.forwarded, status.origin_status, status.stored) =
             (None, Some(call.why), Some(304), still);
-        let answered = respond(&kept, &call.request, &call.policy, status, arrival.at);
+        let answered = respond(&kept, &call.request, call.summary, &call.policy, status, arrival.at);
         self.encoded_soon(answered, &kept, &call.key)
     }
 
@@ -417,22 +521,32 @@ impl Cache {
         match judged {
             Ok(plan) => {
                 status.stored = true;
-                self.store.counts.answered(Answer::Miss, &call.key, None);
+                self.store.counts.missed(&call.key, None);
                 self.keep(&call, plan, &mut response, arrival, leader);
             }
             Err(why) => {
                 status.detail = Some(why.name());
                 let head = call.request.method() == b"HEAD";
-                self.store.counts.answered(Answer::Miss, &call.key, (!head).then_some(why));
+                self.store.counts.missed(&call.key, (!head).then_some(why));
+                let says_nothing = is_error(&response) || is_of_client(&response);
                 // A response that replaces a kept one ends it; an error does not.
-                if call.stale.is_some() && !is_error(&response) && response.status != 304 {
+                if call.stale.is_some() && !says_nothing && response.status != 304 {
                     self.store.remove(&call.key);
                 }
-                if let Some(leader) = leader {
-                    self.store.refuse(&call.key, why, arrival.at);
-                    leader.end(Outcome::Alone);
-                } else if !head {
-                    self.store.counts.refused(why);
+                match leader {
+                    // The next one leads.
+                    Some(leader) if is_of_client(&response) => drop(leader),
+                    Some(leader) => {
+                        // An error is no reason to let the next clients ask one by one.
+                        if says_nothing {
+                            self.store.counts.refused(why);
+                        } else {
+                            self.store.refuse(&call.key, why, arrival.at);
+                        }
+                        leader.end(Outcome::Alone);
+                    }
+                    None if head => {}
+                    None => self.store.counts.refused(why),
                 }
             }
         }
@@ -452,17 +566,23 @@ impl Cache {
         arrival: Arrival,
         leader: Option<Leader>,
     ) {
+        let dooms = call.dooms;
+        let length = plan.whole;
+        let status = if length.is_some() { 200 } else { response.status };
         let whole = match &response.body {
             Body::Empty => Some(Bytes::new()),
             Body::Bytes(bytes) => Some(bytes.clone()),
             _ => None,
         };
         let made = {
-            let (status, fields, request) = (response.status, response.fields.clone(), call.request.clone());
-            move |body| Arc::new(Stored::new(status, &fields, body, &plan, &request, arrival))
+            let (fields, request) = (response.fields.clone(), call.request.clone());
+            move |body: Bytes| match length {
+                Some(length) if length != body.len() as u64 => Err(Unkept::Incomplete),
+                _ => Ok(Arc::new(Stored::new(status, &fields, body, &plan, &request, arrival))),
+            }
         };
         if let Some(body) = whole {
-            return self.finish(&call.key, Ok(made(body)), leader);
+            return self.finish(&call.key, made(body), dooms, leader);
         }
         let Body::Stream(origin) = std::mem::replace(&mut response.body, Body::Empty) else { return };
         let most = usize::try_from(call.policy.max_object).unwrap_or(usize::MAX);
@@ -471,13 +591,13 @@ impl Cache {
         let (cache, key) = (self.clone(), call.key.clone());
         spawn_local(async move {
             let body = gathered.done().await;
-            cache.finish(&key, body.map(made), leader);
+            cache.finish(&key, body.and_then(made), dooms, leader);
         });
     }
 
     /// Puts a whole response into the store.
-    fn finish(&self, key: &[u8], made: Result<Arc<Stored>, Unkept>, leader: Option<Leader>) {
-        let doomed = leader.as_ref().is_some_and(Leader::is_doomed);
+    fn finish(&self, key: &[u8], made: Result<Arc<Stored>, Unkept>, dooms: u64, leader: Option<Leader>) {
+        let doomed = self.is_doomed(dooms, leader.as_ref());
         let outcome = match made {
             Ok(_) if doomed => {
                 self.store.counts.refused(Refusal::Invalidated);
@@ -499,6 +619,61 @@ impl Cache {
     }
 }
 
+impl Cache {
+    /// Returns whether the resource of a request was invalidated or purged since it began.
+    fn is_doomed(&self, dooms: u64, leader: Option<&Leader>) -> bool {
+        leader.map_or_else(|| self.store.flights.dooms() != dooms, Leader::is_doomed)
+    }
+}
+
+impl Search {
+    fn new(request: &Request, summary: FieldSummary, policy: Arc<Policy>) -> Search {
+        let mut key = Vec::with_capacity(128);
+        key::write(request, policy.sort_query, &mut key);
+        let is_shared = !summary.range
+            && !summary.precondition
+            && storable::of_one_client(request, summary, &policy).is_none();
+        Search {
+            key: key.into(),
+            summary,
+            directives: client_directives(request, summary, &policy),
+            policy,
+            arrived: request.arrived,
+            is_shared,
+            leads: is_shared,
+            waits: 0,
+            failed: false,
+        }
+    }
+
+    /// Returns whether a stale response may be sent because the origin is slow.
+    fn may_be_stale(&self, stored: &Stored, now: Instant) -> bool {
+        !self.policy.stale_if_slow.is_zero() && reuse::on_error(stored, &self.policy, now)
+    }
+}
+
+/// Returns what the client says about kept responses, as far as that counts.
+fn client_directives(request: &Request, summary: FieldSummary, policy: &Policy) -> RequestDirectives {
+    if summary.directives && policy.client_control {
+        RequestDirectives::of(&request.fields)
+    } else {
+        RequestDirectives::default()
+    }
+}
+
+/// Waits for the outcome of a flight, at most for `patience`, and no longer than the client does.
+async fn wait(receiver: watch::Receiver<Option<Outcome>>, patience: Duration, client: &dyn Client) -> Waited {
+    let mut outcome = pin!(tokio::time::timeout(patience, flight::outcome(receiver)));
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = outcome.as_mut().poll(cx) {
+            return Poll::Ready(ended.map_or(Waited::Late, Waited::Ended));
+        }
+        // A client that has closed its sending side has most likely gone, as for requests in the queue.
+        client.poll_departure(cx).map(|_| Waited::Gone)
+    })
+    .await
+}
+
 /// Returns the exchange of a request that the cache makes itself.
 fn own(request: Request) -> Exchange {
     Exchange {
@@ -510,16 +685,8 @@ fn own(request: Request) -> Exchange {
 }
 
 /// Returns whether a kept response may answer the request.
-fn is_cacheable(request: &Request, incoming: &Incoming) -> bool {
-    matches!(request.method(), b"GET" | b"HEAD")
-        && matches!(incoming, Incoming::Empty)
-        && request.fields.get("upgrade").is_none()
-}
-
-fn is_conditional(fields: &Fields) -> bool {
-    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"]
-        .iter()
-        .any(|name| fields.get(name).is_some())
+fn is_cacheable(request: &Request, summary: FieldSummary, incoming: &Incoming) -> bool {
+    matches!(request.method(), b"GET" | b"HEAD") && matches!(incoming, Incoming::Empty) && !summary.upgrade
 }
 
 /// Returns whether the origin has failed (RFC 5861 section 4).
@@ -527,12 +694,15 @@ fn is_error(response: &Response) -> bool {
     matches!(response.status, 500 | 502 | 503 | 504)
 }
 
+/// Returns whether the client has failed, not the origin: it went away, or sent something invalid.
+fn is_of_client(response: &Response) -> bool {
+    response.failure.as_ref().is_some_and(|failure| failure.fault == Fault::Client)
+}
+
 /// Makes a request conditional on the kept response (RFC 9111 section 4.3.1), in place of the client's conditions.
 fn validate(request: &mut Request, stored: &Stored) {
-    let own = ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
     let (tag, modified) = (stored.head.get("etag"), stored.head.get("last-modified"));
-    let is_own = |name: &[u8]| own.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-    request.fields.retain(|name, _| !is_own(name));
+    request.fields.retain(|name, _| !is_condition(name) && !name.eq_ignore_ascii_case(b"range"));
     if let Some(tag) = tag {
         request.fields.push(b"If-None-Match", tag);
     }
@@ -562,6 +732,7 @@ fn unkept_plan(fields: &Fields) -> Plan {
         directives: ResponseDirectives::of(fields),
         lifetime: crate::freshness::Lifetime::Unknown,
         vary: Vec::new(),
+        whole: None,
     }
 }
 
@@ -575,3 +746,7 @@ impl Client for NoClient {
 
     fn interim(&self, _: u16, _: &Fields) {}
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Lifetime, lifetime};
 use crate::policy::Policy;
+use crate::summary::FieldSummary;
 use crate::targeted;
 use crate::vary::Vary;
 use handler::{Body, Fields, Request, Response};
@@ -27,6 +28,8 @@ pub enum Refusal {
     Cookie,
     /// The request has Authorization, or the response varies by it.
     Authorization,
+    /// The request has `X-Forwarded-Host` or the like, and its client is no trusted proxy.
+    Forwarded,
     /// Vary by anything.
     Vary,
     /// Neither a lifetime nor a validator: it could never be used.
@@ -47,12 +50,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Refusal; 13] = [
+    pub const ALL: [Refusal; 14] = [
         Refusal::Status,
         Refusal::NoStore,
         Refusal::Private,
         Refusal::Cookie,
         Refusal::Authorization,
+        Refusal::Forwarded,
         Refusal::Vary,
         Refusal::NoLifetime,
         Refusal::TooLong,
@@ -71,6 +75,7 @@ impl Refusal {
             Refusal::Private => "private",
             Refusal::Cookie => "cookie",
             Refusal::Authorization => "authorization",
+            Refusal::Forwarded => "forwarded",
             Refusal::Vary => "vary",
             Refusal::NoLifetime => "no-lifetime",
             Refusal::TooLong => "too-long",
@@ -90,11 +95,35 @@ pub(crate) struct Plan {
     pub(crate) lifetime: Lifetime,
     /// The names of Vary.
     pub(crate) vary: Vec<Box<[u8]>>,
+    /// The length of the whole body that a 206 is, in bytes (RFC 9111 section 3.3).
+    pub(crate) whole: Option<u64>,
+}
+
+/// Returns why no response to this request is kept, whatever the response says.
+pub(crate) fn of_one_client(request: &Request, summary: FieldSummary, policy: &Policy) -> Option<Refusal> {
+    if summary.forwarding && !policy.trusted.trusts(request.peer.remote.ip()) {
+        return Some(Refusal::Forwarded);
+    }
+    if summary.authorization && !policy.authorization {
+        return Some(Refusal::Authorization);
+    }
+    let no_store = summary.directives && RequestDirectives::of(&request.fields).no_store;
+    no_store.then_some(Refusal::NoStore)
+}
+
+/// Returns the length of the whole body if a 206 has all of it: `bytes 0-9/10`.
+fn whole_of_part(response: &Response) -> Option<u64> {
+    let mut values = response.fields.all("content-range");
+    let only = values.next().filter(|_| values.next().is_none())?;
+    let text = std::str::from_utf8(only).ok()?.trim();
+    let (last, length) = text.strip_prefix("bytes 0-")?.split_once('/')?;
+    let (last, length): (u64, u64) = (last.parse().ok()?, length.parse().ok()?);
+    (last.checked_add(1) == Some(length)).then_some(length)
 }
 
 /// Statuses whose meaning this cache knows (`must-understand`, RFC 9111 section 5.2.2.3).
 fn is_understood(status: u16) -> bool {
-    matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 400..=426 | 428 | 429 | 431 | 451 | 500..=511)
+    matches!(status, 200 | 203 | 206 | 204 | 300..=303 | 307 | 308 | 400..=426 | 428 | 429 | 431 | 451 | 500..=511)
 }
 
 /// Decides about the head of a response to `request`.
@@ -111,11 +140,15 @@ pub(crate) fn judge(
         return Err(Refusal::Memory);
     }
     let fields = &response.fields;
-    if !matches!(response.status, 200..=599) || matches!(response.status, 206 | 304) {
+    let whole = whole_of_part(response).filter(|_| response.status == 206);
+    // 304, 412 and 416 say something about one request, a 206 about a part of the resource unless that is all of it.
+    let of_request = matches!(response.status, 206 | 304 | 412 | 416) && whole.is_none();
+    if of_request || !matches!(response.status, 200..=599) || matches!(response.body, Body::Tunnel { .. }) {
         return Err(Refusal::Status);
     }
-    if matches!(response.body, Body::Tunnel { .. }) {
-        return Err(Refusal::Status);
+    let summary = FieldSummary::of(&request.fields);
+    if let Some(why) = of_one_client(request, summary, policy) {
+        return Err(why);
     }
     let (directives, targeted) = match targeted::read(fields) {
         Some(directives) => (directives, true),
@@ -126,7 +159,7 @@ pub(crate) fn judge(
     }
     // A cache that understands the status ignores no-store beside must-understand (section 5.2.2.3).
     let no_store = directives.no_store && !directives.must_understand;
-    if no_store || RequestDirectives::of(&request.fields).no_store {
+    if no_store {
         return Err(Refusal::NoStore);
     }
     if directives.private {
@@ -141,11 +174,9 @@ pub(crate) fn judge(
     if (sets_cookie || vary.has("cookie")) && !shared {
         return Err(Refusal::Cookie);
     }
-    if request.fields.get("authorization").is_some() {
-        let allowed = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
-        if !(policy.authorization && allowed) {
-            return Err(Refusal::Authorization);
-        }
+    let shared_by_users = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
+    if summary.authorization && !shared_by_users {
+        return Err(Refusal::Authorization);
     }
     if vary.has("authorization") && !(directives.public && policy.authorization) {
         return Err(Refusal::Authorization);
@@ -183,7 +214,7 @@ pub(crate) fn judge(
         }
         _ => {}
     }
-    Ok(Plan { directives, lifetime, vary })
+    Ok(Plan { directives, lifetime, vary, whole })
 }
 
 /// Returns whether the body is a stream of server-sent events.

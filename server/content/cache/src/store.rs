@@ -13,6 +13,7 @@ use crate::flight::Flights;
 use crate::key;
 use crate::policy::Policy;
 use crate::purge::Purge;
+use crate::removals::{Removal, Removals};
 use crate::resource::Resource;
 use crate::storable::Refusal;
 use crate::stored::Stored;
@@ -21,10 +22,11 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// The most variants of a resource; the oldest one makes room for a new one.
+/// The most variants of a resource. A client can have new ones made by fields of its own invention (Accept-Language), so not the oldest one makes
+/// room for a new one: see [`least_useful`].
 const MOST_VARIANTS: usize = 32;
 
 /// One resource of this many makes room each time that memory is found scarce.
@@ -80,6 +82,9 @@ pub struct Store {
     disk: Option<Arc<Disk>>,
     /// The bytes that are counted for the memory of the process.
     counted: Counted,
+    writing: Mutex<()>,
+    /// What was removed since the program serves, for what it will inherit.
+    removals: Mutex<Removals>,
     policy: RwLock<Arc<Policy>>,
 }
 
@@ -108,7 +113,7 @@ impl Drop for Counted {
 impl Store {
     /// Creates a store of at most `memory` bytes.
     pub fn new(memory: u64, policy: Policy) -> Arc<Store> {
-        Arc::new(Store::in_memory(memory, policy))
+        Arc::new(Store::without_disk(memory, policy))
     }
 
     /// Creates a store of at most `memory` bytes that also writes what it keeps into a folder, at most `limit` bytes of files. `log` is told when a
@@ -124,10 +129,10 @@ impl Store {
         log: Box<dyn Fn(&str) + Send>,
     ) -> Result<Arc<Store>, String> {
         let disk = Some(Arc::new(Disk::open(folder, limit, log)?));
-        Ok(Arc::new(Store { disk, ..Store::in_memory(memory, policy) }))
+        Ok(Arc::new(Store { disk, ..Store::without_disk(memory, policy) }))
     }
 
-    fn in_memory(memory: u64, policy: Policy) -> Store {
+    fn without_disk(memory: u64, policy: Policy) -> Store {
         let evicted = Arc::new(AtomicU64::new(0));
         let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).clamp(64, 1 << 20);
         // Each shard has its part of the memory, so few of them: an object must fit into one.
@@ -149,6 +154,8 @@ impl Store {
             evicted,
             disk: None,
             counted: Counted::default(),
+            writing: Mutex::default(),
+            removals: Mutex::default(),
             policy: RwLock::new(Arc::new(policy)),
         }
     }
@@ -194,12 +201,17 @@ impl Store {
         self.resources.get(key)
     }
 
-    /// Adds a response, in place of the variant that it renews.
+    /// Adds a response, in place of the variant that it renews. One that was asked for before that variant comes too late.
     pub(crate) fn put(&self, key: &[u8], stored: Arc<Stored>) {
+        let _writing = self.writing();
         let mut variants = self.get(key).map(|resource| resource.variants.clone()).unwrap_or_default();
+        if variants.iter().any(|other| other.selection == stored.selection && other.asked() > stored.asked())
+        {
+            return;
+        }
         variants.retain(|other| other.selection != stored.selection);
         if variants.len() >= MOST_VARIANTS {
-            variants.remove(0);
+            variants.remove(least_useful(&variants, Instant::now()));
         }
         variants.push(stored);
         let resource = Resource::new(key, variants);
@@ -229,8 +241,14 @@ impl Store {
         self.count();
     }
 
+    /// Lets one thread change entries at a time: each change reads an entry first, which must not be removed meanwhile.
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts an entry again after it has grown.
     pub(crate) fn weigh_again(&self, key: &[u8]) {
+        let _writing = self.writing();
         if let Some(resource) = self.get(key) {
             self.resources.insert(key.into(), Resource::new(key, resource.variants.clone()));
             self.count();
@@ -238,6 +256,8 @@ impl Store {
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
+        let _writing = self.writing();
+        self.removals().note(|| Removal::Key(key.into()));
         let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
         let in_memory = self.resources.remove(key).is_some();
         self.count();
@@ -253,6 +273,7 @@ impl Store {
     pub(crate) async fn load(&self, key: &[u8]) -> Option<Arc<Resource>> {
         let (disk, wanted) = (self.disk.clone()?, Box::<[u8]>::from(key));
         let variants = tokio::task::spawn_blocking(move || disk.load(&wanted)).await.ok()??;
+        let _writing = self.writing();
         // A response that has arrived meanwhile is newer; one that was removed meanwhile stays so.
         if let Some(resource) = self.get(key) {
             return Some(resource);
@@ -264,6 +285,31 @@ impl Store {
             return Some(resource);
         }
         None
+    }
+
+    pub(crate) fn removals(&self) -> MutexGuard<'_, Removals> {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns all that is in memory.
+    pub(crate) fn in_memory(&self) -> impl Iterator<Item = (Box<[u8]>, Arc<Resource>)> {
+        self.resources.iter()
+    }
+
+    /// Adds a resource that is not there, if `may` allows it. Returns whether it was added.
+    pub(crate) fn add(
+        &self,
+        key: &[u8],
+        resource: Arc<Resource>,
+        may: impl FnOnce(&Resource) -> bool,
+    ) -> bool {
+        let _writing = self.writing();
+        let adds = self.resources.peek(key).is_none() && may(&resource);
+        if adds {
+            self.resources.insert(key.into(), resource);
+            self.count();
+        }
+        adds
     }
 
     /// Returns the number and the bytes of the files, and how many responses were not written because the disk was behind; `None` without a folder.
@@ -279,8 +325,13 @@ impl Store {
             self.shrink();
         }
         if !matches!(why, Refusal::Incomplete | Refusal::Invalidated | Refusal::Memory) {
-            self.not_collapsed.insert(key.into(), now + NOT_COLLAPSED);
+            self.part(key, now);
         }
+    }
+
+    /// Makes equal requests not wait for each other for a while.
+    pub(crate) fn part(&self, key: &[u8], now: Instant) {
+        self.not_collapsed.insert(key.into(), now + NOT_COLLAPSED);
     }
 
     /// Returns whether equal requests may wait for each other.
@@ -303,6 +354,8 @@ impl Store {
         // First the requests that run: their responses may be older than the purge.
         self.flights.doom(|key| purge.may_match(key));
         let removing = AtomicUsize::new(0);
+        let _writing = self.writing();
+        self.removals().note(|| Removal::Purge(purge.clone()));
         self.resources.retain(|key, resource| {
             let matches =
                 purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()));
@@ -382,6 +435,13 @@ impl Store {
     }
 }
 
+/// Returns the index of the variant that makes room for another: a stale one before fresh ones; among these the one that was sent least often, and of
+/// several such the oldest.
+fn least_useful(variants: &[Arc<Stored>], now: Instant) -> usize {
+    let use_of = |stored: &Stored| (stored.age(now) < stored.lifetime, stored.hits.load(Ordering::Relaxed));
+    variants.iter().enumerate().min_by_key(|(_, stored)| use_of(stored)).map_or(0, |(at, _)| at)
+}
+
 /// A kept response, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
@@ -423,6 +483,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::storable::judge;
     use crate::stored::Arrival;
+    use crate::summary::FieldSummary;
     use crate::testing::request;
     use handler::{Body, Fields, Response};
     use proptest::prelude::*;
@@ -450,12 +511,37 @@ mod tests {
         let resource = store.get(b"http://a/").unwrap();
         let size = |language| {
             let request = request("GET", "/", &[("Accept-Language", language)]);
-            resource.variant(&request.fields).map(|stored| stored.body.len())
+            let summary = FieldSummary::of(&request.fields);
+            resource.variant(&request.fields, summary).map(|stored| stored.body.len())
         };
         assert_eq!(
             (size("en"), size("de"), size("fr"), resource.variants.len()),
             (Some(30), Some(20), None, 2)
         );
+    }
+
+    #[test]
+    fn variants_that_nobody_else_asks_for_displace_each_other() {
+        let store = Store::new(8 << 20, Policy::default());
+        let of = |language: &str| stored(10, &[("Accept-Language", language)], "Accept-Language");
+        let real = of("en");
+        store.put(b"http://a/", real.clone());
+        real.hits.fetch_add(1, Ordering::Relaxed);
+        for made_up in 0..1000 {
+            store.put(b"http://a/", of(&format!("x-{made_up}")));
+        }
+        let resource = store.get(b"http://a/").unwrap();
+        assert_eq!(resource.variants.len(), MOST_VARIANTS);
+        assert!(resource.variants.iter().any(|stored| Arc::ptr_eq(stored, &real)));
+    }
+
+    #[test]
+    fn a_response_that_was_asked_for_earlier_comes_too_late() {
+        let store = Store::new(1 << 20, Policy::default());
+        let (first, second) = (stored(10, &[], ""), stored(20, &[], ""));
+        store.put(b"http://a/", second);
+        store.put(b"http://a/", first);
+        assert_eq!(store.get(b"http://a/").unwrap().variants[0].body.len(), 20);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Contract: a [`Stored`] does not change, apart from its encoded forms, which are added once, and its counts. A validated response is a new one that
 //! shares the body.
 
-use crate::date;
+use crate::counts::RouteCounts;
 use crate::directives::ResponseDirectives;
 use crate::freshness::initial_age;
 use crate::storable::Plan;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use handler::{Body, Fields, Request, Response, Span};
 use representation::coding::{self, Coding};
 use representation::conditions::Tag;
+use representation::date;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,45 +43,50 @@ impl Rules {
     }
 }
 
-/// Header fields that threads share.
-#[derive(Debug, Clone, Default)]
+/// The header fields of a response: frozen, so that threads share them and protocols encode them once, apart from Date.
+#[derive(Debug, Default)]
 pub(crate) struct Head {
-    text: Box<[u8]>,
-    slots: Box<[(Span, Span)]>,
+    plain: Fields,
+    /// The fields with each coding, identity included, of a body that is sent in several; made when they are first sent.
+    coded: [OnceLock<Fields>; Coding::ALL.len()],
 }
 
 impl Head {
-    fn new(fields: &Fields) -> Head {
-        let mut text = Vec::with_capacity(256);
-        let mut slots = Vec::with_capacity(fields.len());
-        for (name, value) in fields.iter() {
-            let start = text.len() as u32;
-            text.extend_from_slice(name);
-            text.extend_from_slice(value);
-            let name = Span { start, len: name.len() as u32 };
-            slots.push((name, Span { start: start + name.len, len: value.len() as u32 }));
-        }
-        Head { text: text.into(), slots: slots.into() }
+    fn new(fields: Fields) -> Head {
+        Head { plain: fields.freeze_plain(), coded: Default::default() }
     }
+
+    /// Room for the fields that each response adds: Age, Cache-Status, and an id.
+    const SPARE: usize = 160;
 
     /// Returns the fields, with room for a few more.
     pub(crate) fn fields(&self) -> Fields {
-        let mut text = Vec::with_capacity(self.text.len() + 128);
-        text.extend_from_slice(&self.text);
-        let mut slots = Vec::with_capacity(self.slots.len() + 6);
-        slots.extend_from_slice(&self.slots);
-        Fields::from_parts(text, slots)
+        self.plain.with_room(Head::SPARE)
+    }
+
+    /// Returns the fields with a coding, for a body that others get in another one.
+    pub(crate) fn coded(&self, coding: Coding) -> Fields {
+        let made = || {
+            let mut fields: Fields = Fields::with_capacity(self.plain.len() + 2, 256);
+            self.plain.iter().for_each(|(name, value)| fields.push(name, value));
+            coding::vary(&mut fields);
+            if let Some(token) = coding.token() {
+                coding::describe(&mut fields, token);
+            }
+            fields.freeze_plain()
+        };
+        self.coded[coding as usize].get_or_init(made).with_room(Head::SPARE)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
-        let is = |span: &Span| {
-            span.len as usize == name.len() && span.slice(&self.text).eq_ignore_ascii_case(name.as_bytes())
-        };
-        self.slots.iter().find(|(found, _)| is(found)).map(|(_, value)| value.slice(&self.text))
+        self.plain.get(name)
     }
 
+    /// The bytes of the fields and of their forms in HTTP/1.1 and HTTP/2, once.
     fn bytes(&self) -> usize {
-        self.text.len() + size_of_val(&*self.slots)
+        let field =
+            |(name, value): (&[u8], &[u8])| 3 * (name.len() + value.len() + 4) + size_of::<(Span, Span)>();
+        self.plain.iter().map(field).sum()
     }
 }
 
@@ -112,8 +118,10 @@ impl EncodedForms {
         }
     }
 
-    fn bytes(&self) -> usize {
-        self.forms.iter().filter_map(|form| form.get()?.as_ref()).map(Bytes::len).sum()
+    /// Returns the bytes of the forms, and their number.
+    fn bytes(&self) -> (usize, usize) {
+        let made = self.forms.iter().filter_map(|form| form.get()?.as_ref());
+        made.fold((0, 0), |(bytes, count), form| (bytes + form.len(), count + 1))
     }
 }
 
@@ -121,6 +129,8 @@ impl EncodedForms {
 pub(crate) struct Stored {
     pub(crate) status: u16,
     pub(crate) head: Head,
+    /// Last-Modified, which conditions are compared with.
+    pub(crate) last_modified: Option<SystemTime>,
     pub(crate) body: Bytes,
     /// Whether it may be encoded, whatever its length is.
     pub(crate) codable: bool,
@@ -138,6 +148,8 @@ pub(crate) struct Stored {
     /// The time that the origin took for it.
     pub(crate) took: Duration,
     pub(crate) hits: AtomicU64,
+    /// The counts of its route, once it has been sent.
+    pub(crate) route: OnceLock<Arc<RouteCounts>>,
 }
 
 /// What a response is made of, for a file.
@@ -175,8 +187,9 @@ impl Stored {
         let kept = kept_fields(fields, &plan.directives, arrival.since);
         Stored {
             status,
-            head: Head::new(&kept),
-            codable: is_codable(status, kept, &body),
+            codable: is_codable(status, &kept, &body),
+            last_modified: last_modified(&kept),
+            head: Head::new(kept),
             body,
             forms: Arc::default(),
             lifetime: plan.lifetime.duration(),
@@ -188,6 +201,7 @@ impl Stored {
             tags: tags(fields),
             took: arrival.took,
             hits: AtomicU64::new(0),
+            route: OnceLock::new(),
         }
     }
 
@@ -196,8 +210,9 @@ impl Stored {
         let kept = kept_fields(fields, &plan.directives, arrival.since);
         Stored {
             status: self.status,
-            head: Head::new(&kept),
-            codable: is_codable(self.status, kept, &self.body),
+            codable: is_codable(self.status, &kept, &self.body),
+            last_modified: last_modified(&kept),
+            head: Head::new(kept),
             body: self.body.clone(),
             forms: self.forms.clone(),
             lifetime: plan.lifetime.duration(),
@@ -209,6 +224,7 @@ impl Stored {
             tags: self.tags.clone(),
             took: self.took,
             hits: AtomicU64::new(self.hits.load(Ordering::Relaxed)),
+            route: self.route.clone(),
         }
     }
 
@@ -221,7 +237,8 @@ impl Stored {
                 && update.iter().any(|(new, _)| new.eq_ignore_ascii_case(name))
         };
         let mut merged = self.head.fields();
-        merged.retain(|name, _| !is_new(name));
+        // A 304 without Date was generated now: its age does not count from the time of the old one (RFC 9110 section 6.6.1).
+        merged.retain(|name, _| !is_new(name) && !name.eq_ignore_ascii_case(b"date"));
         update.iter().filter(|(name, _)| is_new(name)).for_each(|(name, value)| merged.push(name, value));
         merged
     }
@@ -244,21 +261,29 @@ impl Stored {
     /// Returns a response that another process has kept. Its age is that of the clock on the wall.
     pub(crate) fn from_parts(parts: StoredParts) -> Stored {
         let resident = SystemTime::now().duration_since(parts.since).unwrap_or(Duration::ZERO);
+        let now = Instant::now();
+        // A clock that began later than the response arrived cannot tell the time of that.
+        let (arrived, before) = match now.checked_sub(resident) {
+            Some(arrived) => (arrived, Duration::ZERO),
+            None => (now, resident),
+        };
         Stored {
             status: parts.status,
-            head: Head::new(&parts.fields),
-            codable: is_codable(parts.status, parts.fields, &parts.body),
+            codable: is_codable(parts.status, &parts.fields, &parts.body),
+            last_modified: last_modified(&parts.fields),
+            head: Head::new(parts.fields),
             body: parts.body,
             forms: Arc::default(),
             lifetime: parts.lifetime,
-            initial_age: parts.initial_age + resident,
-            arrived: Instant::now(),
-            since: SystemTime::now(),
+            initial_age: parts.initial_age + before,
+            arrived,
+            since: parts.since,
             selection: parts.selection,
             rules: parts.rules,
             tags: parts.tags,
             took: parts.took,
             hits: AtomicU64::new(0),
+            route: OnceLock::new(),
         }
     }
 
@@ -276,20 +301,38 @@ impl Stored {
         Tag::parse(self.head.get("etag")?)
     }
 
-    pub(crate) fn last_modified(&self) -> Option<SystemTime> {
-        date::parse(self.head.get("last-modified")?)
+    /// Returns the language of its content.
+    pub(crate) fn language(&self) -> Option<&[u8]> {
+        // Asked only by a selection by language.
+        self.head.get("content-language")
     }
 
     /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| tag.len() + size_of::<Box<[u8]>>()).sum();
+        let (forms, count) = self.forms.bytes();
+        // The fields of each coding, identity with Vary among them.
+        let heads = 1 + if self.codable { 1 + count } else { 0 };
         size_of::<Stored>()
             + size_of::<EncodedForms>()
-            + self.head.bytes()
+            + heads * self.head.bytes()
             + self.body.len()
-            + self.forms.bytes()
+            + forms
             + self.selection.bytes()
             + tags
+    }
+
+    /// Returns a fresh response.
+    #[cfg(test)]
+    pub(crate) fn kept_for_tests(lifetime: Duration) -> Stored {
+        let rules = Rules {
+            no_cache: false,
+            must_revalidate: false,
+            may_be_stale: true,
+            stale_while_revalidate: None,
+            stale_if_error: None,
+        };
+        Stored::for_tests(lifetime, rules)
     }
 
     #[cfg(test)]
@@ -297,6 +340,7 @@ impl Stored {
         Stored {
             status: 200,
             head: Head::default(),
+            last_modified: None,
             body: Bytes::from_static(b"body"),
             codable: false,
             forms: Arc::default(),
@@ -309,13 +353,18 @@ impl Stored {
             tags: Box::default(),
             took: Duration::ZERO,
             hits: AtomicU64::new(0),
+            route: OnceLock::new(),
         }
     }
 }
 
 /// Returns whether a response may be encoded (RFC 9110 section 8.4), whatever its length is.
-fn is_codable(status: u16, fields: Fields, body: &Bytes) -> bool {
-    coding::may_encode(&Response::new(status, fields, Body::Bytes(body.clone())), 0, false)
+fn is_codable(status: u16, fields: &Fields, body: &Bytes) -> bool {
+    coding::may_encode(&Response::new(status, fields.clone(), Body::Bytes(body.clone())), 0, false)
+}
+
+fn last_modified(fields: &Fields) -> Option<SystemTime> {
+    date::parse(fields.get("last-modified")?)
 }
 
 /// Fields that name tags, for purges. The client does not see them.
@@ -331,11 +380,12 @@ fn tags(fields: &Fields) -> Box<[Box<[u8]>]> {
 /// Returns the fields that are kept: not those of the connection (RFC 9111 section 3.1), not those of one request, not what the directives exclude.
 /// Adds Date, which the kept response must show.
 fn kept_fields(fields: &Fields, directives: &ResponseDirectives, since: SystemTime) -> Fields {
-    const LEFT_OUT: [&str; 19] = [
+    const LEFT_OUT: [&str; 18] = [
         "age",
         "cache-status",
         "connection",
         "content-length",
+        "content-range",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authentication-info",
@@ -349,12 +399,10 @@ fn kept_fields(fields: &Fields, directives: &ResponseDirectives, since: SystemTi
         "x-request-id",
         "x-runtime",
         "x-accel-buffering",
-        "surrogate-key",
-        "cache-tag",
     ];
     let excluded = |name: &[u8]| {
         let named = |list: &[Box<[u8]>]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
-        LEFT_OUT.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        LEFT_OUT.iter().chain(&TAG_FIELDS).any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
             || named(&directives.no_cache_fields)
             || named(&directives.private_fields)
             || std::str::from_utf8(name).is_ok_and(|name| fields.lists("connection", name))

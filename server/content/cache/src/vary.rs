@@ -1,8 +1,9 @@
 //! Selects among the variants of a resource by the fields that Vary names (RFC 9111 section 4.1).
 //!
-//! Contract: two requests match if their fields mean the same, and if they have the same [`FORWARDING`] fields, whatever Vary says. Blanks around commas and repeated fields make no difference; Accept-Language and
-//! Accept-Encoding are compared by members and weights, in any order and case.
+//! Contract: two requests match if their fields mean the same, and if they have the same [forwarding](is_forwarding) fields, whatever Vary says. Blanks around
+//! commas and repeated fields make no difference; Accept-Language and Accept-Encoding are compared by members and weights, in any order and case.
 
+use crate::summary::{FieldSummary, is_forwarding};
 use handler::Fields;
 use smallvec::SmallVec;
 
@@ -14,31 +15,8 @@ pub(crate) type Pair = (Box<[u8]>, Option<Box<[u8]>>);
 pub(crate) struct Selection {
     /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request did not have.
     pairs: Box<[Pair]>,
-    /// How many of them are [`FORWARDING`] fields that the request had.
+    /// How many of them are [forwarding](is_forwarding) fields that the request had.
     forwarding: usize,
-}
-
-/// Fields that change what an app writes although no Vary names them: an app makes its URLs of them. A client could send one with a name of its own,
-/// and everyone would get its links (cache poisoning).
-const FORWARDING: [&str; 13] = [
-    "forwarded",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-host",
-    "x-http-method-override",
-    "x-original-host",
-    "x-original-url",
-    "x-rewrite-url",
-];
-
-fn is_forwarding(name: &[u8]) -> bool {
-    name.first().is_some_and(|first| matches!(first | 0x20, b'x' | b'f'))
-        && FORWARDING.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// More names than this are not followed: such a response is not kept.
@@ -75,7 +53,7 @@ impl Vary {
 }
 
 impl Selection {
-    /// Takes the named fields of a request, and its [`FORWARDING`] fields.
+    /// Takes the named fields of a request, and its [forwarding](is_forwarding) fields.
     pub(crate) fn of(names: &[Box<[u8]>], request: &Fields) -> Selection {
         let forwarding = request.iter().map(|(name, _)| name).filter(|name| is_forwarding(name));
         let mut all = names.to_vec();
@@ -90,7 +68,7 @@ impl Selection {
     }
 
     /// Returns whether the response serves a request. `language`: its Content-Language.
-    pub(crate) fn matches(&self, request: &Fields, language: Option<&[u8]>) -> bool {
+    pub(crate) fn matches(&self, request: &Fields, summary: FieldSummary, language: Option<&[u8]>) -> bool {
         let is_wanted = |name: &[u8]| {
             name == b"accept-language"
                 && language
@@ -98,7 +76,9 @@ impl Selection {
         };
         let matches =
             |(name, value): &Pair| normal(name, request).as_deref() == value.as_deref() || is_wanted(name);
-        forwarding_fields(request) == self.forwarding && self.pairs.iter().all(matches)
+        // Most requests and most responses have none of either.
+        (self.forwarding == 0 && !summary.forwarding || forwarding_fields(request) == self.forwarding)
+            && self.pairs.iter().all(matches)
     }
 
     pub(crate) fn from_pairs(pairs: Vec<Pair>) -> Selection {
@@ -119,7 +99,7 @@ impl Selection {
     }
 }
 
-/// Returns the number of different [`FORWARDING`] fields.
+/// Returns the number of different [forwarding](is_forwarding) fields.
 fn forwarding_fields(request: &Fields) -> usize {
     let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
     for name in request.iter().map(|(name, _)| name).filter(|name| is_forwarding(name)) {
@@ -196,6 +176,12 @@ mod tests {
         fields
     }
 
+    impl Selection {
+        fn fits(&self, request: &Fields, language: Option<&[u8]>) -> bool {
+            self.matches(request, FieldSummary::of(request), language)
+        }
+    }
+
     fn names(value: &str) -> Vec<Box<[u8]>> {
         match Vary::of(&fields(&[("Vary", value)])) {
             Vary::By(names) => names,
@@ -217,7 +203,7 @@ mod tests {
     fn values_are_compared_by_meaning() {
         let matches = |name: &str, one: &[&str], other: &[&str]| {
             let of = |values: &[&str]| fields(&values.iter().map(|value| (name, *value)).collect::<Vec<_>>());
-            Selection::of(&names(name), &of(one)).matches(&of(other), None)
+            Selection::of(&names(name), &of(one)).fits(&of(other), None)
         };
         assert!(matches("Foo", &["1, 2"], &["1", "2"]) && matches("Foo", &["1,2"], &[" 1 , 2 "]));
         assert!(!matches("Foo", &["1"], &["2"]) && !matches("Foo", &["a"], &["A"]));
@@ -232,15 +218,14 @@ mod tests {
     fn fields_of_which_an_app_makes_its_links_select_whatever_vary_says() {
         let evil = [("X-Forwarded-Host", "evil.example")];
         let stored = |all: &[(&str, &str)]| Selection::of(&[], &fields(all));
-        assert!(!stored(&evil).matches(&fields(&[]), None) && !stored(&[]).matches(&fields(&evil), None));
+        assert!(!stored(&evil).fits(&fields(&[]), None) && !stored(&[]).fits(&fields(&evil), None));
         assert!(
-            stored(&evil).matches(&fields(&evil), None)
-                && stored(&[]).matches(&fields(&[("X-One", "1")]), None)
+            stored(&evil).fits(&fields(&evil), None) && stored(&[]).fits(&fields(&[("X-One", "1")]), None)
         );
-        assert!(!stored(&evil).matches(&fields(&[("X-Forwarded-Host", "other")]), None));
-        assert!(!stored(&evil).matches(&fields(&[("X-Original-URL", "/admin")]), None));
+        assert!(!stored(&evil).fits(&fields(&[("X-Forwarded-Host", "other")]), None));
+        assert!(!stored(&evil).fits(&fields(&[("X-Original-URL", "/admin")]), None));
         let forwarded = |value| [("Forwarded", value)];
-        let of = |one, other| stored(&forwarded(one)).matches(&fields(&forwarded(other)), None);
+        let of = |one, other| stored(&forwarded(one)).fits(&fields(&forwarded(other)), None);
         assert!(of("for=1.2.3.4;proto=https", "for=5.6.7.8; Proto=https"));
         assert!(!of("for=1.2.3.4;host=a", "for=1.2.3.4;host=b"));
     }
@@ -248,7 +233,7 @@ mod tests {
     #[test]
     fn a_response_in_the_language_that_is_preferred_to_all_others_matches() {
         let stored = Selection::of(&names("Accept-Language"), &fields(&[("Accept-Language", "en, de")]));
-        let matches = |wanted: &str| stored.matches(&fields(&[("Accept-Language", wanted)]), Some(b"DE"));
+        let matches = |wanted: &str| stored.fits(&fields(&[("Accept-Language", wanted)]), Some(b"DE"));
         assert!(matches("fr;q=0.5, de;q=1.0") && matches("de") && matches("*;q=0.1, De"));
         assert!(
             !matches("fr, de")
@@ -257,7 +242,7 @@ mod tests {
                 && !matches("de;q=x")
                 && !matches("")
         );
-        assert!(!stored.matches(&fields(&[("Accept-Language", "de")]), None));
+        assert!(!stored.fits(&fields(&[("Accept-Language", "de")]), None));
     }
 
     proptest! {
@@ -265,7 +250,7 @@ mod tests {
         fn a_request_matches_itself(value: Vec<u8>, name in "[a-zA-Z-]{1,12}") {
             let mut request = Fields::default();
             request.push(name.as_bytes(), &value);
-            prop_assert!(Selection::of(&names(&name), &request).matches(&request, None));
+            prop_assert!(Selection::of(&names(&name), &request).fits(&request, None));
         }
     }
 }

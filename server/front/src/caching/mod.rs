@@ -42,6 +42,7 @@ pub(crate) fn policy(settings: &Settings) -> Policy {
         sort_query: cache.sort_query,
         cookies: cache.cookies,
         authorization: cache.authorization,
+        trusted: settings.rack.trusted_proxies.clone(),
         client_control: cache.client_control,
         status_field: cache.status,
         compress_from: compression.responses.then_some(compression.min_length),

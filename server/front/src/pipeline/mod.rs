@@ -124,7 +124,14 @@ impl Handler for Pipeline {
                         if let Some(response) = content.file(app, &mut exchange).await {
                             response
                         } else if let Some(cache) = &content.cache {
-                            Box::pin(cache.serve(exchange, app.clone())).await
+                            match cache.hit(&exchange) {
+                                Some(response) => {
+                                    // The next steps need the request.
+                                    drop(exchange);
+                                    response
+                                }
+                                None => Box::pin(cache.serve(exchange, app.clone())).await,
+                            }
                         } else {
                             app.rack.handle(exchange).await
                         }

@@ -47,7 +47,7 @@ figures! {
     /// Responses that were not kept for one reason.
     #[derive(Default, Eq)]
     pub struct CacheRefusal [reason = |it| it.reason.clone()] {
-        /// `status`, `no-store`, `private`, `cookie`, `authorization`, `vary`, `no-lifetime`, `too-long`, `file`, `stream`, `incomplete`,
+        /// `status`, `no-store`, `private`, `cookie`, `authorization`, `forwarded`, `vary`, `no-lifetime`, `too-long`, `file`, `stream`, `incomplete`,
         /// `invalidated`, `memory` ([responses that are never kept](caching.md#responses-that-are-never-kept)).
         reason: String,
         /// Their number.

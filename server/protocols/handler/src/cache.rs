@@ -4,28 +4,28 @@
 //! the encoded form, and several protocols may send the same data.
 
 use std::any::Any;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 /// Holds at most one value of each type. Only the owner of a type can read its value.
 #[derive(Default)]
 pub struct Cache {
-    first: OnceCell<Box<Entry<dyn Any>>>,
+    first: OnceLock<Box<Entry<dyn Any + Send + Sync>>>,
 }
 
 struct Entry<T: ?Sized> {
-    next: OnceCell<Box<Entry<dyn Any>>>,
+    next: OnceLock<Box<Entry<dyn Any + Send + Sync>>>,
     value: T,
 }
 
 impl Cache {
     /// Returns the value of this type, created by `make` on the first call.
-    pub fn get_or_init<T: 'static>(&self, make: impl FnOnce() -> T) -> &T {
+    pub fn get_or_init<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> &T {
         let mut at = &self.first;
         let mut make = Some(make);
         loop {
             let entry = at.get_or_init(|| {
                 let make = make.take().expect("the loop ends at the entry it has made");
-                Box::new(Entry { next: OnceCell::new(), value: make() })
+                Box::new(Entry { next: OnceLock::new(), value: make() })
             });
             if let Some(value) = entry.value.downcast_ref() {
                 return value;

@@ -5,7 +5,7 @@
 //! pass.
 
 use crate::Cache;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A part of a block of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ pub struct Fields {
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
     /// Fields before the others, shared by many responses.
-    frozen: Option<Rc<Frozen>>,
+    frozen: Option<Arc<Frozen>>,
 }
 
 /// Fields that no longer change.
@@ -79,7 +79,9 @@ impl Fields {
     pub fn with_room(&self, spare: usize) -> Fields {
         let mut text = Vec::with_capacity(self.text.len() + spare);
         text.extend_from_slice(&self.text);
-        Fields { text, slots: self.slots.clone(), frozen: self.frozen.clone() }
+        let mut slots = Vec::with_capacity(self.slots.len() + 4);
+        slots.extend_from_slice(&self.slots);
+        Fields { text, slots, frozen: self.frozen.clone() }
     }
 
     /// Makes the fields cheap to clone, and lets protocols encode them only once: for responses that are sent
@@ -90,7 +92,17 @@ impl Fields {
             return self;
         }
         let frozen = Frozen { text: self.text.into(), slots: self.slots.into(), cache: Cache::default() };
-        Fields { frozen: Some(Rc::new(frozen)), ..Fields::default() }
+        Fields { frozen: Some(Arc::new(frozen)), ..Fields::default() }
+    }
+
+    /// Makes as many of the fields cheap to clone as [`Fields::freeze`] allows. The others follow them.
+    pub fn freeze_plain(self) -> Fields {
+        let mut parts = [Fields::default(), Fields::default()];
+        for (name, value) in self.iter() {
+            parts[usize::from(!is_plain(name, value))].push(name, value);
+        }
+        let [plain, fresh] = parts;
+        Fields { frozen: plain.freeze().frozen, ..fresh }
     }
 
     /// Returns the frozen fields. Their names are tokens, their values have no control bytes, and none
@@ -238,6 +250,20 @@ mod tests {
         assert_eq!((frozen.get("etag"), frozen.get("x-two")), (Some(&b"\"1\""[..]), Some(&b"2"[..])));
         frozen.retain(|name, _| name != b"ETag");
         assert!(frozen.frozen().is_none() && frozen.len() == 2 && frozen.get("x-one").is_some());
+    }
+
+    #[test]
+    fn fields_that_need_judging_follow_those_that_are_frozen() {
+        let mut fields = Fields::default();
+        for (name, value) in [("X-One", "1"), ("Date", "then"), ("X-Two", "2"), ("Content-Range", "*")] {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        let frozen = fields.freeze_plain();
+        let names = |all: &mut dyn Iterator<Item = (&[u8], &[u8])>| -> Vec<String> {
+            all.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        assert_eq!(names(&mut frozen.frozen().unwrap().iter()), ["X-One", "X-Two"]);
+        assert_eq!(names(&mut frozen.fresh()), ["Date", "Content-Range"]);
     }
 
     #[test]

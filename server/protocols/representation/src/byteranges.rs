@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use handler::held::OpenFile;
-use handler::{BodyStream, Chunk, Failure, FileRegion};
+use handler::{Body, BodyStream, Chunk, Failure, Fields, FileRegion, Response};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -153,9 +153,54 @@ impl Content {
     }
 }
 
+/// Returns the response to a GET with this Range field: 206, 416, or what `whole` makes of the fields. `fields`: those of the 200.
+pub fn respond(
+    range: &[u8],
+    content: &Content,
+    len: u64,
+    mut fields: Fields,
+    whole: impl FnOnce(Fields) -> Response,
+) -> Response {
+    match parse(range, len) {
+        Ranges::Whole => whole(fields),
+        Ranges::Unsatisfiable => {
+            fields.retain(|name, _| {
+                !name.eq_ignore_ascii_case(b"content-type") && !name.eq_ignore_ascii_case(b"content-encoding")
+            });
+            fields.push(b"Content-Range", format!("bytes */{len}").as_bytes());
+            Response::new(416, fields, Body::Empty)
+        }
+        Ranges::One(range) => match content.part(&range) {
+            Ok(chunk) => {
+                let value = format!("bytes {}-{}/{len}", range.start, range.end - 1);
+                fields.push(b"Content-Range", value.as_bytes());
+                Response::new(206, fields, body_of(chunk))
+            }
+            Err(failure) => failure.into_response(),
+        },
+        Ranges::Several(ranges) => {
+            let content_type = fields.get("content-type").unwrap_or(b"application/octet-stream");
+            let content_type = String::from_utf8_lossy(content_type).into_owned();
+            let (content_type, length, stream) = multipart(&ranges, content.clone(), len, &content_type);
+            fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
+            fields.push(b"Content-Type", content_type.as_bytes());
+            fields.push(b"Content-Length", length.to_string().as_bytes());
+            Response::new(206, fields, Body::Stream(stream))
+        }
+    }
+}
+
+fn body_of(chunk: Chunk) -> Body {
+    match chunk {
+        Chunk::File(region) => Body::File(region),
+        Chunk::Bytes(bytes) => Body::Bytes(bytes),
+        Chunk::Offer(_) => Body::Empty,
+    }
+}
+
 /// Builds the body of a 206 with several parts. Returns its Content-Type, its exact length in bytes, and the stream. `len`: the length of the whole
 /// file. `content_type`: the field of the 200 response.
-pub fn multipart(
+fn multipart(
     ranges: &[Range<u64>],
     content: impl Into<Content>,
     len: u64,

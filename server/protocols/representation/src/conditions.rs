@@ -1,7 +1,29 @@
 //! Evaluates conditional requests (RFC 9110 section 13) for a representation: a file, a kept response. No I/O.
 
+use crate::date;
 use handler::Fields;
 use std::time::{Duration, SystemTime};
+
+/// Returns whether a field is a condition (RFC 9110 section 13.1).
+#[inline]
+pub fn is_condition(name: &[u8]) -> bool {
+    match name.len() {
+        8 => name.eq_ignore_ascii_case(b"if-match") || name.eq_ignore_ascii_case(b"if-range"),
+        13 => name.eq_ignore_ascii_case(b"if-none-match"),
+        17 => name.eq_ignore_ascii_case(b"if-modified-since"),
+        _ => is_precondition(name),
+    }
+}
+
+/// Returns whether a field is a condition that only an origin evaluates, not a cache (RFC 9111 section 4.3.2).
+#[inline]
+pub fn is_precondition(name: &[u8]) -> bool {
+    match name.len() {
+        8 => name.eq_ignore_ascii_case(b"if-match"),
+        19 => name.eq_ignore_ascii_case(b"if-unmodified-since"),
+        _ => false,
+    }
+}
 
 /// The validators of a representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +58,14 @@ impl Validators<'_> {
             if !self.listed(fields, "if-match", Comparison::Strong) {
                 return ConditionResult::PreconditionFailed;
             }
-        } else if date(fields, "if-unmodified-since")
+        } else if date_of(fields, "if-unmodified-since")
             .is_some_and(|limit| self.modified.is_some_and(|modified| modified > limit))
         {
             return ConditionResult::PreconditionFailed;
         }
         let fresh = match fields.get("if-none-match") {
             Some(_) => self.listed(fields, "if-none-match", Comparison::Weak),
-            None => date(fields, "if-modified-since")
+            None => date_of(fields, "if-modified-since")
                 .is_some_and(|have| self.modified.is_some_and(|modified| modified <= have)),
         };
         if fresh { ConditionResult::NotModified } else { ConditionResult::Proceed }
@@ -58,7 +80,7 @@ impl Validators<'_> {
         // A date is strong enough only if the file cannot have changed twice in that second (section 8.8.2.2).
         let Some(modified) = self.modified.filter(|_| self.genuine) else { return false };
         let settled = self.now.duration_since(modified).is_ok_and(|age| age >= Duration::from_secs(2));
-        settled && parse_date(value) == Some(modified)
+        settled && date::parse(value) == Some(modified)
     }
 
     fn listed(&self, fields: &Fields, name: &str, comparison: Comparison) -> bool {
@@ -116,13 +138,8 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-fn date(fields: &Fields, name: &str) -> Option<SystemTime> {
-    fields.get(name).and_then(parse_date)
-}
-
-/// Parses a date in any of the three formats of RFC 9110 section 5.6.7.
-pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
+fn date_of(fields: &Fields, name: &str) -> Option<SystemTime> {
+    fields.get(name).and_then(date::parse)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 pub mod byteranges;
 pub mod coding;
 pub mod conditions;
+pub mod date;
 pub mod media_type;
 #[cfg(test)]
 mod testing;

@@ -7,7 +7,7 @@
 //! 4. [`Disk::purge`] returns when the files are gone.
 //! 5. If the folder cannot be used, the error names it; a write that fails is logged once, and the cache goes on in memory.
 
-mod format;
+pub(crate) mod format;
 
 use crate::purge::Purge;
 use crate::resource::Resource;

@@ -9,7 +9,7 @@ use super::presentation::{FileOptions, Presentation, VersionFields};
 use super::requested::{RequestedRepresentation, preferences};
 use super::store::{Lookup, MAX_IN_MEMORY, Store};
 use handler::{Body, Fields, FileRegion, Request, Response};
-use representation::byteranges::{self, Ranges};
+use representation::byteranges;
 use representation::coding::Coding;
 use representation::conditions::{ConditionResult, Validators};
 use std::rc::Rc;
@@ -90,7 +90,7 @@ impl Responder {
         }
         let fields = presentation.fields(&version_fields, coding, true);
         Ok(match requested.range.filter(|_| validators.range_counts(&request.fields)) {
-            Some(range) => part(document, presentation, fields, range),
+            Some(range) => part(document, fields, range),
             None => whole(document, fields),
         })
     }
@@ -166,32 +166,9 @@ fn whole(document: &Document, mut fields: Fields) -> Response {
     Response::new(200, fields, body)
 }
 
-fn part(document: &Document, presentation: &Presentation, mut fields: Fields, range: &[u8]) -> Response {
-    let len = document.len();
-    match byteranges::parse(range, len) {
-        Ranges::Whole => whole(document, fields),
-        Ranges::Unsatisfiable => {
-            fields.retain(|name, _| {
-                !name.eq_ignore_ascii_case(b"content-type") && !name.eq_ignore_ascii_case(b"content-encoding")
-            });
-            fields.push(b"Content-Range", format!("bytes */{len}").as_bytes());
-            bare(416, fields)
-        }
-        Ranges::One(range) => {
-            let range_field = format!("bytes {}-{}/{len}", range.start, range.end - 1);
-            fields.push(b"Content-Range", range_field.as_bytes());
-            let body = body(document, range.start, range.end - range.start);
-            Response::new(206, fields, body)
-        }
-        Ranges::Several(ranges) => {
-            let (content_type, length, stream) =
-                byteranges::multipart(&ranges, document.file.clone(), len, &presentation.content_type);
-            fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
-            fields.push(b"Content-Type", content_type.as_bytes());
-            fields.push(b"Content-Length", length.to_string().as_bytes());
-            Response::new(206, fields, Body::Stream(stream))
-        }
-    }
+fn part(document: &Document, fields: Fields, range: &[u8]) -> Response {
+    let content = document.file.clone().into();
+    byteranges::respond(range, &content, document.len(), fields, |fields| whole(document, fields))
 }
 
 /// Returns a part of a document as a body.

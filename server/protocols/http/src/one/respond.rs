@@ -16,10 +16,10 @@ use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
 use net::{Output, Transport, TunnelEnd};
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::UNIX_EPOCH;
 
@@ -39,7 +39,7 @@ pub(crate) struct RequestFacts {
 
 /// The last message that a kept body was sent in, with its second since 1970. Only the date differs between such messages.
 #[derive(Default)]
-struct LastMessage(RefCell<Option<(u64, Bytes)>>);
+struct LastMessage(Mutex<Option<(u64, Bytes)>>);
 
 impl LastMessage {
     fn of(kept: &Kept) -> &LastMessage {
@@ -47,8 +47,14 @@ impl LastMessage {
     }
 
     fn get(&self, second: u64) -> Option<Bytes> {
-        let last = self.0.borrow();
+        let last = self.0.try_lock().ok()?;
         last.as_ref().filter(|(then, _)| *then == second).map(|(_, message)| message.clone())
+    }
+
+    fn set(&self, second: u64, message: Bytes) {
+        if let Ok(mut last) = self.0.try_lock() {
+            *last = Some((second, message));
+        }
     }
 }
 
@@ -239,7 +245,7 @@ fn queue_body(response: &mut Response, output: &mut Output, again: Option<u64>) 
         Body::Kept(kept) => {
             output.bytes(kept.body().clone());
             if let Some(second) = again {
-                LastMessage::of(&kept).0.replace(Some((second, output.copied())));
+                LastMessage::of(&kept).set(second, output.copied());
             }
             kept.body().len() as u64
         }

@@ -1,9 +1,9 @@
-//! Dates of header fields (RFC 9110 section 5.6.7), as caches read them.
+//! Dates of header fields (RFC 9110 section 5.6.7): of conditions, of kept responses.
 
 use std::time::SystemTime;
 
 /// Parses a date in one of the three formats. Letters may have any case: the names are the same, and some servers write them so.
-pub(crate) fn parse(value: &[u8]) -> Option<SystemTime> {
+pub fn parse(value: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if let Ok(date) = httpdate::parse_http_date(text) {
         return Some(date);
@@ -29,7 +29,7 @@ fn with_right_weekday(text: &str) -> Option<SystemTime> {
 }
 
 /// Formats a date in the preferred format.
-pub(crate) fn format(date: SystemTime) -> String {
+pub fn format(date: SystemTime) -> String {
     httpdate::fmt_http_date(date)
 }
 
