@@ -232,6 +232,12 @@ impl Successor {
 }
 
 impl SuccessorChannel {
+    /// Sends the new program the file with the kept responses.
+    pub(crate) async fn kept(&self, file: &File) {
+        // A new program that has gone needs none.
+        let _ = self.0.send(&Message::Kept, &[file.as_fd()]).await;
+    }
+
     /// Waits until the new program says how a pause goes on; see [`Message::Paused`]. `None` when it has exited.
     pub(crate) async fn paused(&self) -> Option<Duration> {
         loop {

@@ -192,9 +192,13 @@ impl Predecessor {
         let _ = tokio::time::timeout(CONFIRMED, self.next()).await;
     }
 
-    /// Waits until the old program has exited.
-    pub(crate) async fn gone(&self) {
-        while let Ok(Some(_)) = self.next().await {}
+    /// Waits until the old program has exited. `kept` gets the file with its kept responses.
+    pub(crate) async fn gone(&self, mut kept: impl FnMut(File)) {
+        while let Ok(Some((message, files))) = self.next().await {
+            if message == Message::Kept {
+                files.into_iter().map(File::from).for_each(&mut kept);
+            }
+        }
     }
 
     async fn next(&self) -> Result<Option<Packet>, String> {

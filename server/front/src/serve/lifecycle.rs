@@ -69,7 +69,8 @@ impl<'a> Lifecycle<'a> {
                 // A panic in the pool also ends the server.
                 _ = &mut self.server.pool.task => break,
                 () = drained(&mut self.server.threads) => {
-                    self.server.threads = None;
+                    let store = self.server.threads.take().and_then(|threads| threads.store);
+                    self.upgrades.bequeath(store, &self.server.logs.error).await;
                     self.server.order(Command::Drain).await;
                 }
                 Some(notice) = self.server.pool.notices.recv() => self.notice(notice).await,

@@ -14,9 +14,11 @@ use super::observer::Wishes;
 use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
+use cache::Store;
 use control::reload::ReloadLine;
 use net::task::spawn_local;
 use stats::{ServerState, UpgradeOutcome};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -347,6 +349,19 @@ impl Upgrades {
         ));
     }
 
+    /// Gives the kept responses to the program that has taken over. Called when the last request has ended.
+    pub(super) async fn bequeath(&self, store: Option<Arc<Store>>, log: &ErrorLog) {
+        let (Some(successor), Some(store)) = (&self.successor, store) else { return };
+        let written = tokio::task::spawn_blocking(move || {
+            let file = sys::file::in_memory("firebrick kept responses")?;
+            store.bequeath(&file).map(|_| file)
+        });
+        match written.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(file) => successor.channel().kept(&file).await,
+            Err(error) => log.write(&format!("the kept responses are not handed over: {error}")),
+        }
+    }
+
     /// Returns whether a new program has taken over.
     pub(super) fn has_handed_over(&self) -> bool {
         self.successor.is_some()
@@ -391,6 +406,8 @@ impl Upgrades {
         self.keep(kept);
         server.interruptions.adopt(&old);
         server.sockets.take_over(server.observer.clone())?;
+        let store = server.threads.as_ref().and_then(|threads| threads.store.clone());
+        store.iter().for_each(|store| store.expect_inheritance());
         let addresses = server.accept(ports);
         let status = server.opened(&addresses);
         let text = format!("process {} took over from process {}", std::process::id(), old.pid());
@@ -400,14 +417,15 @@ impl Upgrades {
         if !old_lives {
             server.logs.error.write(&format!("process {} died while it handed over", old.pid()));
         }
-        let (systemd, vitals) = (server.systemd.clone(), server.vitals.clone());
+        let (systemd, vitals, log) =
+            (server.systemd.clone(), server.vitals.clone(), server.logs.error.clone());
         self.old = Some(spawn_local(async move {
             if old_lives {
                 old.serving(files).await;
             }
             systemd.ready(&status);
             systemd.keep_alive(&vitals);
-            old.gone().await;
+            old.gone(|file| inherit(&store, file, &log)).await;
         }));
         Ok(())
     }
@@ -433,6 +451,17 @@ impl Upgrades {
             self.begin(queued, server).await;
         }
     }
+}
+
+/// Takes over the kept responses of the old program.
+fn inherit(store: &Option<Arc<Store>>, file: File, log: &Arc<ErrorLog>) {
+    let Some(store) = store.clone() else { return };
+    let log = log.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = store.inherit(file) {
+            log.write(&format!("the kept responses of the old program cannot be read: {error}"));
+        }
+    });
 }
 
 /// Follows what the program that has taken over says about a pause, until it has exited.
