@@ -6,14 +6,17 @@ require "json"
 require "support/case"
 require "support/codings"
 require "support/redis_server"
-require "support/reloading"
+require "support/upgrading"
 require "tempfile"
 require "tmpdir"
 
 class CacheTest < Case
-  include Reloading
   include RedisServer
+  include Upgrading
   parallel!
+
+  # A descriptor each, here and in the server.
+  CLIENTS = Integer(ENV.fetch("CACHE_CLIENTS", 200))
 
   # Each response has a number, so a test sees whether the app was asked.
   APP = <<~'RUBY'
@@ -113,12 +116,15 @@ class CacheTest < Case
   it "asks the app once for many clients of an expired page, whatever the first of them does" do
     body("/expired?sleep=0.5")
     sleep 1.1
-    began = now
-    pages = Array.new(40) { Thread.new { get("/expired?sleep=0.5") } }.map(&:value)
-    assert_equal 1, pages.map(&:body).uniq.size
-    assert_equal(39, pages.count { |page| status(page).include?("collapsed") })
-    # One after another would take 20 s, and eight at a time 2.5 s.
-    assert_operator now - began, :<, 2.4
+    clients = Array.new(CLIENTS) { connect }
+    took = elapsed do
+      clients.each { |client| client.write(request("GET", "/expired?sleep=0.5")) }
+      pages = clients.map(&:read_response)
+      assert_equal 1, pages.map(&:body).uniq.size
+      assert_equal(CLIENTS - 1, pages.count { |page| status(page).include?("collapsed") })
+    end
+    # Eight at a time would take more than 12 s.
+    assert_operator took, :<, 6
   end
 
   it "goes on when the client that asked first goes away" do
@@ -129,6 +135,31 @@ class CacheTest < Case
     sleep 0.1
     leaving.close
     assert_status 200, waiting.value
+  end
+
+  it "notices at once that a client has gone which waits for an equal request" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    first = Thread.new { body("/page/long?sleep=4", to: own) }
+    wait_until("the app to be asked") { own.stats.dig("connections", "active") == 1 }
+    waiting = connect(own)
+    waiting.write(request("GET", "/page/long?sleep=4"))
+    wait_until("the second request") { own.stats.dig("connections", "active") == 2 }
+    waiting.close
+    wait_until("its departure") { own.stats.dig("requests", "client_gone") == 1 }
+    assert_predicate first, :alive?
+    assert_equal "/page/long 1 ", first.value
+  end
+
+  it "keeps nothing that a client's own X-Forwarded-Host may have changed" do
+    own = start(app: APP, settings: { cache: { memory: "16MiB" }, rack: { trusted_proxies: ["none"] } })
+    evil = { "X-Forwarded-Host" => "evil.example" }
+    assert_equal "fwd=uri-miss; detail=forwarded", status(get("/page/a", headers: evil, to: own))
+    assert_equal "/page/a 2 ", body("/page/a", to: own)
+    assert_equal "/page/a 3 ", body("/page/a", headers: evil, to: own)
+    assert_equal "/page/a 2 ", body("/page/a", to: own)
+    trusting = start(app: APP, settings: { cache: { memory: "16MiB" } })
+    pages = [evil, {}, evil, {}].map { |headers| body("/page/a", headers: headers, to: trusting) }
+    assert_equal ["/page/a 1 ", "/page/a 2 "] * 2, pages
   end
 
   it "reads a body ahead of a slow first client" do
@@ -243,6 +274,22 @@ class CacheTest < Case
     get("/page/a", to: emptying)
     assert_reloads(emptying)
     assert_match(/uri-miss/, status(get("/page/a", to: emptying)))
+  end
+
+  it "hands what it has to the program of an upgrade, without what is removed meanwhile" do
+    own = launch(app: APP, settings: { cache: { memory: "16MiB" } })
+    before = %w[/page/a /page/b].to_h { |path| [path, body(path, to: own)] }
+    # The old program has this request until the new one serves.
+    running = connect(own)
+    running.write(request("GET", "/page/c?sleep=3"))
+    out = assert_upgrades(own, follow: false)
+    own.command_line("cache", "purge", "/page/b", "--dir", own.dir)
+    assert_status 200, running.read_response
+    own.follow(new_pid(out))
+    wait_until("the pages of the old program") { own.stats.dig("kept_responses", "resources").to_i >= 2 }
+    assert_match(/\Ahit/, status(get("/page/a", to: own)))
+    assert_equal before["/page/a"], body("/page/a", to: own)
+    assert_match(/uri-miss/, status(get("/page/b", to: own)))
   end
 
   it "tells purges to the other servers through Redis, also those that Redis has lost meanwhile" do

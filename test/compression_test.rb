@@ -8,6 +8,9 @@ require "support/codings"
 class CompressionTest < Case
   parallel!
 
+  DEFLATER = "use Rack::Deflater\n"
+  SMALL = "run ->(_) { [200, {}, []] }"
+
   PAGE = Array.new(600) { |i| "<li><a href=\"/posts/#{i}\">Post number #{i * 7919 % 1000}</a></li>" }.join("\n").freeze
 
   APP = <<~RUBY.freeze
@@ -171,5 +174,19 @@ class CompressionSettingsTest < Case
     assert_equal [nil, "Accept-Encoding"], [none["content-encoding"], none["vary"]]
     long = get("/page", to: start(app: app, args: %w[--compress-min-length 1MiB]), headers: { "Accept-Encoding" => "gzip" })
     assert_equal [nil, nil], [long["content-encoding"], long["vary"]]
+  end
+
+  it "names Rack::Deflater at the start and in check, with the remedy, unless the app is to compress" do
+    note = /Rack::Deflater compresses responses inside of Ruby's lock; remove it from the middleware/
+    off = { compression: { responses: false } }
+    [[DEFLATER + SMALL, {}, true], ["map('/x') { #{DEFLATER} #{SMALL} }", {}, true], [SMALL, {}, false], [DEFLATER + SMALL, off, false]]
+      .each do |app, settings, named|
+      own = Server.new(app: app, settings: settings)
+      out, err, code = own.command_line("check", own.dir)
+      assert_equal [0, named], [code, out.match?(note)], out + err
+    ensure
+      own&.finish
+    end
+    assert_match note, start(app: DEFLATER + SMALL).stdout
   end
 end

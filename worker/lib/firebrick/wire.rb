@@ -129,6 +129,7 @@ module Firebrick
       SLICE_US = "slice_us"
       BLOCKING_US = "blocking_us"
       YJIT = "yjit"
+      COMPRESSION = "compression"
       ALLOCATOR = "allocator"
       EARLY_HINTS = "early_hints"
       ERROR_LOG = "error_log"

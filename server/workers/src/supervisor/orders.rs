@@ -182,7 +182,7 @@ pub struct AppFacts {
     pub took: Duration,
     /// The services declared with `Firebrick.service`.
     pub services: Vec<Service>,
-    /// Sentences about settings that have no effect in this Ruby.
+    /// Sentences about settings that have no effect in this Ruby, and about middleware that the server makes needless.
     pub notes: Vec<String>,
     /// How well the app's libraries work with fibers.
     pub libraries: Vec<Library>,

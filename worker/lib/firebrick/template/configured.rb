@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/public_files"
+require "firebrick/template/middleware"
 
 module Firebrick
   class Template
@@ -33,7 +34,17 @@ module Firebrick
       def facts_of_the_app
         fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX))
         [*Yjit.apply(one(Key::YJIT, "off")), [Wire::Booted::RACK, Rack.release]] + fibers.facts +
-          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app)
+          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app) + compression
+      end
+
+      DEFLATER = "Rack::Deflater"
+
+      # Says that the app does what the front would do.
+      def compression
+        return [] unless one(Key::COMPRESSION, "0") == "1" && Middleware.new(@app).uses?(DEFLATER)
+
+        [[Wire::Booted::NOTE, "#{DEFLATER} compresses responses inside of Ruby's lock; remove it from the middleware, " \
+                              "and the server compresses them (docs/compression.md)"]]
       end
 
       # A puma.rb may define the app itself.
