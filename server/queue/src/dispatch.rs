@@ -124,6 +124,8 @@ impl Dispatch {
     fn too_long(&mut self, key: QueueKey, now: Instant) -> Option<Duration> {
         let waiting = self.waiting();
         let limit = self.longest_wait.filter(|_| waiting > 0 && waiting >= self.seats() as usize)?;
+        // All that wait are the most that can be before it, and mostly they are few enough.
+        self.throughput.wait(waiting, now).filter(|most| *most > limit)?;
         self.throughput.wait(self.queue.ahead(key), now).filter(|wait| *wait > limit)
     }
 
