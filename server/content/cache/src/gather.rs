@@ -3,7 +3,8 @@
 //! Why: other clients wait for this body. A client that reads slowly, or goes away, must not make them wait.
 //!
 //! Contract:
-//! 1. At most `most` bytes are held. A longer body is not kept: the client goes on reading it from the origin itself, at its own pace.
+//! 1. At most `most` bytes are held, and the chunk that did not fit. A longer body is not kept: the client goes on reading it from the origin itself,
+//!    at its own pace.
 //! 2. The body is read to its end even if the client has gone.
 //! 3. [`Gathered::done`] tells the whole body; `None` if it was too long, or broke off.
 
@@ -12,6 +13,7 @@ use handler::{BodyStream, Chunk, Failure};
 use net::memory::{Class, Reserved};
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -32,6 +34,8 @@ struct Shared {
     end: Option<Result<(), Failure>>,
     /// The body is longer than `most`: the client reads on.
     handed_over: bool,
+    /// What the client gets then, before it reads on.
+    rest: Option<Chunk>,
     /// The client waits for more.
     reader: Option<Waker>,
     reader_gone: bool,
@@ -58,6 +62,7 @@ pub(crate) fn divide(origin: Box<dyn BodyStream>, most: usize) -> (Gathered, Fol
         most,
         end: None,
         handed_over: false,
+        rest: None,
         reader: None,
         reader_gone: false,
     }));
@@ -80,31 +85,23 @@ impl Gathered {
                 Poll::Ready(polled) => polled,
             };
             let outcome = match polled {
-                Some(Ok(Chunk::Bytes(bytes))) => {
-                    shared.bytes.extend_from_slice(&bytes);
-                    if shared.bytes.len() <= shared.most {
-                        shared.wake();
-                        continue;
-                    }
-                    shared.handed_over = true;
-                    Err(Unkept::TooLong)
-                }
-                Some(Ok(Chunk::File(region))) => match read(&region) {
-                    Ok(bytes) if shared.bytes.len() + bytes.len() <= shared.most => {
-                        shared.bytes.extend_from_slice(&bytes);
-                        shared.wake();
-                        continue;
-                    }
-                    Ok(bytes) => {
-                        shared.bytes.extend_from_slice(&bytes);
-                        shared.handed_over = true;
+                Some(Ok(chunk @ (Chunk::Bytes(_) | Chunk::File(_)))) => {
+                    if shared.has_room_for(&chunk) {
+                        match shared.take(chunk) {
+                            Ok(()) => {
+                                shared.wake();
+                                continue;
+                            }
+                            Err(failure) => {
+                                shared.end = Some(Err(failure));
+                                Err(Unkept::Incomplete)
+                            }
+                        }
+                    } else {
+                        (shared.handed_over, shared.rest) = (true, Some(chunk));
                         Err(Unkept::TooLong)
                     }
-                    Err(failure) => {
-                        shared.end = Some(Err(failure));
-                        Err(Unkept::Incomplete)
-                    }
-                },
+                }
                 // Dropping an offer declines it: the bytes follow in the next chunks.
                 Some(Ok(Chunk::Offer(_))) => continue,
                 Some(Err(failure)) => {
@@ -125,25 +122,33 @@ impl Gathered {
     }
 }
 
-/// The part of a file that is read at once, in bytes.
-const FILE_STEP: u64 = 4 << 20;
-
-/// Reads a part of a file: a body that the worker's link has put there.
-fn read(region: &handler::FileRegion) -> Result<Vec<u8>, Failure> {
-    use std::os::unix::fs::FileExt;
-    let length = usize::try_from(region.len.min(FILE_STEP)).unwrap_or(0);
-    let mut bytes = vec![0; length];
-    if region.len > FILE_STEP {
-        return Err(Failure::server(500, "a part of a body is longer than the cache reads at once"));
-    }
-    region
-        .file
-        .read_exact_at(&mut bytes, region.offset)
-        .map_err(|error| Failure::server(500, format!("a body cannot be read: {error}")))?;
-    Ok(bytes)
-}
-
 impl Shared {
+    fn has_room_for(&self, chunk: &Chunk) -> bool {
+        let length = match chunk {
+            Chunk::Bytes(bytes) => bytes.len() as u64,
+            Chunk::File(region) => region.len,
+            Chunk::Offer(_) => 0,
+        };
+        self.bytes.len() as u64 + length <= self.most as u64
+    }
+
+    /// Adds a chunk. A part of a file, which is where the worker's link has put the body, is read: at most `most` bytes.
+    fn take(&mut self, chunk: Chunk) -> Result<(), Failure> {
+        match chunk {
+            Chunk::Bytes(bytes) => self.bytes.extend_from_slice(&bytes),
+            Chunk::File(region) => {
+                let start = self.bytes.len();
+                self.bytes.resize(start + region.len as usize, 0);
+                region.file.read_exact_at(&mut self.bytes[start..], region.offset).map_err(|error| {
+                    self.bytes.truncate(start);
+                    Failure::server(500, format!("a body cannot be read: {error}"))
+                })?;
+            }
+            Chunk::Offer(_) => {}
+        }
+        Ok(())
+    }
+
     fn wake(&mut self) {
         self.reserved.set(self.bytes.len() as u64);
         if let Some(reader) = self.reader.take() {
@@ -160,6 +165,9 @@ impl BodyStream for Following {
             let chunk = Bytes::copy_from_slice(&shared.bytes[self.sent..]);
             self.sent = shared.bytes.len();
             return Poll::Ready(Some(Ok(Chunk::Bytes(chunk))));
+        }
+        if let Some(rest) = shared.rest.take() {
+            return Poll::Ready(Some(Ok(rest)));
         }
         if shared.handed_over {
             return match &mut shared.origin {
@@ -251,6 +259,32 @@ mod tests {
         assert_eq!(text(&mut following), "123456789");
         assert_eq!(text(&mut following), "10");
         assert!(matches!(poll(|cx| following.poll_chunk(cx)), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_read_if_it_fits_and_handed_over_otherwise() {
+        struct One(Option<Chunk>);
+        impl BodyStream for One {
+            fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+                Poll::Ready(self.0.take().map(Ok))
+            }
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"0123456789").unwrap();
+        let file = Rc::new(handler::held::OpenFile::from(file));
+        for (most, kept) in [(8, Ok("12345678".into())), (7, Err(Unkept::TooLong))] {
+            let region = handler::FileRegion { file: file.clone(), offset: 1, len: 8 };
+            let (gathered, mut following) = divide(Box::new(One(Some(Chunk::File(region)))), most);
+            assert_eq!(poll(|cx| gathered.poll_done(cx)), Poll::Ready(kept.clone()));
+            match poll(|cx| following.poll_chunk(cx)) {
+                Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => assert_eq!(Ok(bytes), kept),
+                Poll::Ready(Some(Ok(Chunk::File(region)))) => {
+                    assert_eq!((region.len, kept.is_err()), (8, true))
+                }
+                _ => panic!("the client gets the part"),
+            }
+            assert!(matches!(poll(|cx| following.poll_chunk(cx)), Poll::Ready(None)));
+        }
     }
 
     #[test]
