@@ -436,3 +436,21 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// A request that may wait behind all others is not looked at more closely (`Dispatch::too_long`).
+    #[test]
+    fn no_request_has_more_before_it_than_wait(
+        all in proptest::collection::vec((0u8..3, 0u64..6), 0..200),
+        class in 0u8..3,
+        client in 0u64..7,
+    ) {
+        let mut line = Line::default();
+        line.set_classes(&shares(&[2, 1, 0]));
+        for (number, &(class, client)) in all.iter().enumerate() {
+            let ticket = Ticket { number: number as u64, thread: 0, slot: 0, pool: PoolIndex::DEFAULT, place: NONE };
+            line.push(ticket, Instant::now(), key(class, client));
+        }
+        prop_assert!(line.ahead(key(class, client)) <= all.len());
+    }
+}
