@@ -43,8 +43,8 @@ module Firebrick
       def compression
         return [] unless one(Key::COMPRESSION, "0") == "1" && Middleware.new(@app).uses?(DEFLATER)
 
-        [[Wire::Booted::NOTE, "#{DEFLATER} compresses responses inside of Ruby's lock; remove it from the middleware, " \
-                              "and the server compresses them (docs/compression.md)"]]
+        [[Wire::Booted::NOTE, "#{DEFLATER} compresses responses inside of Ruby's lock; remove it from the " \
+                              "middleware, and the server compresses them (docs/compression.md)"]]
       end
 
       # A puma.rb may define the app itself.
