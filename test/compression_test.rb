@@ -8,9 +8,6 @@ require "support/codings"
 class CompressionTest < Case
   parallel!
 
-  DEFLATER = "use Rack::Deflater\n"
-  SMALL = "run ->(_) { [200, {}, []] }"
-
   PAGE = Array.new(600) { |i| "<li><a href=\"/posts/#{i}\">Post number #{i * 7919 % 1000}</a></li>" }.join("\n").freeze
 
   APP = <<~RUBY.freeze
@@ -165,6 +162,9 @@ class CompressionTest < Case
 end
 
 class CompressionSettingsTest < Case
+  DEFLATER = "use Rack::Deflater\n"
+  SMALL = "run ->(_) { [200, {}, []] }"
+
   it "can be turned off, and be bounded" do
     firebrick_only
     app = CompressionTest::APP

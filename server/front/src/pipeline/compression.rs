@@ -76,6 +76,9 @@ impl Compressor {
 
 /// Returns the codings that the client accepts, the best one first.
 fn accepted(request: &Request) -> [Coding; 3] {
+    if request.fields.get("accept-encoding").is_none() {
+        return [Coding::Identity; 3];
+    }
     coding::live(&Preferences::read(request.fields.all("accept-encoding")), true)
 }
 

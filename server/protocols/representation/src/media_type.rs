@@ -37,12 +37,6 @@ pub fn essence(media_type: &str) -> Option<Essence> {
 
 /// Returns whether content of this type is worth compressing; parameters after `;` are ignored.
 pub fn is_compressible(media_type: &str) -> bool {
-    // The most frequent types need no copy.
-    if media_type.len() <= MAX_TYPE
-        && media_type.as_bytes().get(..5).is_some_and(|it| it.eq_ignore_ascii_case(b"text/"))
-    {
-        return true;
-    }
     let Some(essence) = essence(media_type) else { return false };
     match essence.as_str() {
         "image/bmp" | "image/svg+xml" | "image/vnd.microsoft.icon" | "image/x-icon" | "image/x-ms-bmp" => {
