@@ -70,12 +70,18 @@ module Firebrick
 
       # Returns the apps behind routes, including those inside constraints.
       def mounted(routes)
-        endpoints = routes.routes.map do |route|
-          endpoint = route.app
-          endpoint = endpoint.app while endpoint.respond_to?(:app) && !Inner.rails?(endpoint)
-          endpoint
+        routes.routes.map { |route| innermost(route.app) }.compact
+      end
+
+      def innermost(endpoint)
+        while endpoint.respond_to?(:app) && !Inner.rails?(endpoint)
+          inner = endpoint.app
+          # Rails' dispatcher of controllers is its own app.
+          break if inner.equal?(endpoint)
+
+          endpoint = inner
         end
-        endpoints.compact
+        endpoint
       end
     end
   end
