@@ -15,6 +15,7 @@ class OwnershipTest < Case
   parallel!(slow: true)
 
   APP = <<~'RUBY'
+    require "continuation"
     require "timeout"
     LOG = Queue.new
     SIZE = Integer(ENV.fetch("OWNERSHIP_SIZE"))
@@ -90,6 +91,12 @@ class OwnershipTest < Case
         when "/timeout" then Body.new { |write| begin; Timeout.timeout(0.002) { sleep 5 }; rescue Timeout::Error; end; in_thread.call { write.call(line) } }
         when "/raises" then Body.new { |write| in_thread.call { write.call(line) }; raise "on purpose" }
         when "/raises-first" then raise "on purpose"
+        when "/throws-first" then throw :stray, id
+        when "/yields-first" then Fiber.yield([200, fields, [line]])
+        when "/throws" then Body.new { |write| in_thread.call { write.call(line) }; throw :stray, id }
+        when "/yields" then Body.new { |write| write.call(line); Fiber.yield(line) }
+        when "/leaves" then Body.new { |write| callcc { |leave| 5.times { write.call(line); sleep 0.001 }; leave.call; write.call("never") } }
+        when "/breaks" then Body.new { |write| [1, 2].each { |n| write.call(line); sleep 0.001; break if n == 2 } }
         when "/raises-stream" then ->(stream) { stream.write(line); raise "on purpose" }
         when "/killed" then Body.new { |write| Thread.new { write.call(line); Thread.current.kill }.join; write.call(line) }
         when "/exception" then Body.new { |write| t = Thread.new { 100.times { write.call(line); sleep 0.001 } }; t.report_on_exception = false; sleep 0.01; t.raise("on purpose"); t.join rescue nil }
@@ -99,8 +106,9 @@ class OwnershipTest < Case
   RUBY
 
   KINDS = APP.scan(%r{when "/([\w-]+)"}).flatten.grep_v(/log|panic/).freeze
-  # Kinds whose responses are cut off, or are error pages.
-  FAIL = %w[raises raises-first raises-stream].freeze
+  # Kinds whose responses are error pages, and those whose responses are cut off.
+  ERRORS = %w[raises-first throws-first yields-first].freeze
+  FAIL = [*ERRORS, "raises", "raises-stream", "throws", "yields"].freeze
   # Complete ids: a chunk may end in the middle of one.
   IDS = /id-\d+\./
 
@@ -109,6 +117,10 @@ class OwnershipTest < Case
     "one thread" => { threads: "1:1", settings: {} },
     "fibers" => { threads: "1:1", settings: { fibers: 20 } },
     "threads with fibers" => { threads: "2:2", settings: { fibers: 20 } },
+    "pools" => { threads: "1:1", settings: { pools: {
+      threads: { paths: KINDS.each_slice(3).map { |some| "/#{some[0]}" }, threads: 3 },
+      fibers: { paths: KINDS.each_slice(3).filter_map { |some| some[1] && "/#{some[1]}" }, fibers: 20 }
+    } } },
     "fibers for some paths" => { threads: "2:2", settings: { fibers: 20, fiber_paths: ["/thread", "/fiber", "/large", "/stray", "/kept", "/next", "/behind", "/plain"] } }
   }.freeze
 
@@ -152,6 +164,38 @@ class OwnershipTest < Case
     refute_match(/panicked|internal error|has a loop|\[BUG\]/, own.stderr)
   end
 
+  # Sends requests of all kinds by several clients, some of which leave or read slowly; the block is called in the middle.
+  def mix(own, kinds)
+    count = Integer(ENV.fetch("OWNERSHIP_REQUESTS", "240"))
+    next_number = Queue.new
+    count.times { |number| next_number << number }
+    wrong = Queue.new
+    clients = Integer(ENV.fetch("OWNERSHIP_CLIENTS", "8"))
+    # A minimum rate for any machine: a few requests per second and client.
+    patience = 300 + (count / clients)
+    clients = Array.new(clients) do |client|
+      Thread.new do
+        random = Random.new(client)
+        until next_number.empty?
+          number = next_number.pop(true)
+          kind = kinds[number % kinds.length]
+          id = "id-#{number}."
+          bytes = exchange(own, kind, id, leaves: random.rand < 0.15, slow: random.rand < 0.05)
+          strange = bytes.scan(IDS).uniq - [id]
+          wrong << "/#{kind} of #{id} has #{strange}" unless strange.empty?
+          wrong << "/#{kind} of #{id} looks complete" if FAIL.include?(kind) && bytes.end_with?("0\r\n\r\n") && bytes.start_with?("HTTP/1.1 200")
+        end
+      rescue ThreadError
+        nil
+      end
+    end
+    wait_until("half of the requests", within: patience) { next_number.length < count / 2 }
+    yield
+    clients.each { |client| assert client.join(patience), "a request hangs" }
+    assert_empty Array.new(wrong.length) { wrong.pop }
+    refute_match(/panicked|internal error|has a loop|\[BUG\]/, own.stderr)
+  end
+
   SHAPES.each_key do |shape|
     it "gives each kind of body its own response, with #{shape}" do
       firebrick_only
@@ -162,7 +206,7 @@ class OwnershipTest < Case
         id = "id-#{number}."
         bytes = exchange(own, kind, id, slow: kind.start_with?("large"))
         assert_own(kind, id, bytes)
-        assert_includes bytes, id, "/#{kind}" unless kind == "raises-first"
+        assert_includes bytes, id, "/#{kind}" unless ERRORS.include?(kind)
         FAIL.include?(kind) ? refute(bytes.end_with?("0\r\n\r\n") && bytes.start_with?("HTTP/1.1 200"), "/#{kind} looks complete:\n#{bytes}") : nil
         next if FAIL.include?(kind) || kind == "hijack"
 
@@ -178,35 +222,63 @@ class OwnershipTest < Case
       firebrick_only
       skip "fibers are CRuby's" if shape.include?("fibers") && !Server.cruby?
       own = serving(shape, workers: 2)
-      count = Integer(ENV.fetch("OWNERSHIP_REQUESTS", "240"))
-      next_number = Queue.new
-      count.times { |number| next_number << number }
-      wrong = Queue.new
-      # A minimum rate for any machine: a few requests per second and client.
-      clients = Integer(ENV.fetch("OWNERSHIP_CLIENTS", "8"))
-      patience = 300 + (count / clients)
-      clients = Array.new(clients) do |client|
-        Thread.new do
-          random = Random.new(client)
-          until next_number.empty?
-            number = next_number.pop(true)
-            kind = KINDS[number % KINDS.length]
-            id = "id-#{number}."
-            bytes = exchange(own, kind, id, leaves: random.rand < 0.15, slow: random.rand < 0.05)
-            strange = bytes.scan(IDS).uniq - [id]
-            wrong << "/#{kind} of #{id} has #{strange}" unless strange.empty?
-            wrong << "/#{kind} of #{id} looks complete" if kind == "raises-stream" && bytes.end_with?("0\r\n\r\n") && bytes.start_with?("HTTP/1.1 200")
-          end
-        rescue ThreadError
-          nil
-        end
-      end
-      wait_until("half of the requests", within: patience) { next_number.length < count / 2 }
-      Process.kill("KILL", own.stats["workers"].first["pid"])
-      clients.each { |client| assert client.join(patience), "a request hangs" }
-      assert_empty Array.new(wrong.length) { wrong.pop }
-      refute_match(/panicked|internal error|has a loop|\[BUG\]/, own.stderr)
+      mix(own, KINDS) { own.stats["workers"].group_by { |worker| worker["pool"] }.each_value { |all| Process.kill("KILL", all.first["pid"]) } }
     end
+  end
+
+  HANDLERS = <<~'RUBY'
+    class Body
+      def initialize(&block) = @block = block
+      def each(&write) = @block.call(write)
+    end
+    $kept = []
+    lambda do |env|
+      id = env["HTTP_X_ID"]
+      line = "#{id}\n"
+      fields = { "content-type" => "text/plain", "x-id" => id, "set-cookie" => "session=#{id}" }
+      $kept.shift if $kept.size > 3
+      body =
+        case env["PATH_INFO"]
+        when "/plain" then [line]
+        when "/sleep" then sleep 0.002; [line]
+        when "/input" then [env["rack.input"].read]
+        when "/each" then Body.new { |write| 10.times { write.call(line); sleep 0.001 } }
+        when "/large" then Body.new { |write| 20.times { write.call(line * 1000) } }
+        when "/task" then Body.new { |write| c = Channel.new; task { 10.times { c.push(line); sleep 0.001 }; c.push(nil) }; while (part = c.shift) do write.call(part) end }
+        when "/inside-task" then Body.new { |write| task { 5.times { write.call(line); sleep 0.001 } }.join }
+        when "/next-of" then Body.new { |write| e = [line, line].each; 2.times { write.call(e.next); sleep 0.001 } }
+        when "/own-fiber" then Body.new { |write| f = Fiber.new { 3.times { Fiber.yield(line) }; nil }; while (part = f.resume) do write.call(part) end }
+        when "/resumes-kept" then $kept << Fiber.new { Fiber.yield(line); line }; $kept.first.resume; [line]
+        when "/channel" then $kept << (c = Channel.new); task { sleep 0.001; c.push(line) }; [c.shift]
+        when "/app" then next H2O.next.call(env)
+        when "/app-body" then [H2O.next.call(env)[2].join]
+        when "/passes" then next [399, { "x-own" => id }, []]
+        when "/raises" then Body.new { |write| write.call(line); sleep 0.001; raise "on purpose" }
+        when "/raises-first" then raise "on purpose"
+        when "/throws-first" then throw :stray, id
+        when "/yields-first" then Fiber.yield([200, fields, [line]])
+        when "/yields-later" then sleep 0.002; Fiber.yield(true)
+        when "/yields" then Body.new { |write| write.call(line); sleep 0.001; Fiber.yield(true) }
+        when "/transfers" then Fiber.new { [200, fields, [line]] }.transfer
+        when "/ensures" then begin; raise "on purpose"; ensure; Fiber.yield(true); end
+        when "/leaves-rest" then task { sleep 0.05; line.size }; [line]
+        end
+      [200, fields, body]
+    end
+  RUBY
+  HANDLED = HANDLERS.scan(%r{when "/([\w-]+)"}).flatten.freeze
+
+  it "keeps responses of handlers on mruby apart, whatever leaves their Fibers, when clients leave and workers of the app behind are killed" do
+    mruby_only
+    own = start(app: %(run ->(env) { [200, { "content-type" => "text/plain" }, ["\#{env["HTTP_X_ID"]}\\n"]] }\n), files: { "own.rb" => HANDLERS }, workers: 2,
+                settings: %([routes]\n"/" = "own.rb"\n))
+    HANDLED.each_with_index do |kind, number|
+      id = "id-#{number}."
+      bytes = exchange(own, kind, id)
+      assert_own(kind, id, bytes)
+      assert_equal kind.match?(/yields|transfers|ensures|raises|throws|inside-task/), !(bytes.start_with?("HTTP/1.1 200") && whole?(bytes)), "/#{kind}: #{bytes}"
+    end
+    mix(own, HANDLED) { Process.kill("KILL", own.stats["workers"].first["pid"]) }
   end
 
   it "fails the request, and nothing else, when its native part panics" do
