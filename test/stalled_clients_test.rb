@@ -182,6 +182,24 @@ class StalledClientsTest < TlsCase
     end
   end
 
+  # The last bytes are read long after the server has closed the connection.
+  { "at its request" => { "Connection" => "close" }, "when it is idle" => {} }.each do |why, fields|
+    it "gives a client that reads steadily but slowly all of the response before the connection closes #{why}" do
+      own = serve(send: STEADY, keep_alive: 1)
+      connection = connect(own, receive_buffer: 8192)
+      connection.write(request("GET", "/some", fields))
+      # Straight from the socket: the window opens by a few bytes at a time.
+      received = +"".b
+      loop do
+        received << connection.socket.readpartial(200)
+        sleep 0.02
+      rescue EOFError
+        break
+      end
+      assert_equal 150_000, received.split("\r\n\r\n", 2).last.bytesize
+    end
+  end
+
   it "serves a client of HTTP/2 that reads steadily but slowly" do
     own = serve(send: STEADY)
     client = Http2Client.new(own.address, receive_buffer: 8192)

@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Fewer bytes are not watched: they fit into any normal client's window at once.
 const SMALL: u32 = 1 << 10;
-/// The most bytes that a closed connection may leave to the system, which discards them after `timeouts.send`.
+/// The most bytes that a closed connection may leave to the system. It discards them after `timeouts.send`, and the time for which the client has
+/// been reading before the close.
 const LEFT_BEHIND: u64 = 16 << 10;
 /// The longest and the shortest interval between two checks.
 const LONGEST: Duration = Duration::from_millis(2_500);
@@ -49,6 +50,8 @@ pub(crate) struct Delivery {
 
 /// The progress of a client that has not acknowledged everything.
 pub(crate) struct Watch {
+    /// When its first unacknowledged byte was written.
+    begun: Instant,
     progress: Progress,
     /// The start of the current time without an acknowledgement.
     since: Instant,
@@ -77,7 +80,7 @@ pub(crate) enum DeliveryState {
 impl Watch {
     /// `begun`: when the first unacknowledged byte was written.
     fn new(progress: Progress, begun: Instant, now: Instant) -> Watch {
-        Watch { progress, since: now, measured: (now, progress), has_until: begun, next: None }
+        Watch { begun, progress, since: now, measured: (now, progress), has_until: begun, next: None }
     }
 
     /// Creates the watch of one of several streams. `all`: acknowledged bytes of the whole connection.
@@ -243,7 +246,10 @@ impl Delivery {
             }
             let send = shared.settings().timeouts.send;
             if left <= LEFT_BEHIND || shared.draining.get() {
-                return stream.abandon_after(send);
+                // The system counts from its first probe of a full window, and goes on counting while the client reads slowly.
+                let counted =
+                    self.watched(|watch| shared.timers.now().saturating_duration_since(watch.begun));
+                return stream.abandon_after(send.saturating_add(counted.unwrap_or_default()));
             }
             if self.look(stream, 0, timer, shared) == DeliveryState::Stalled {
                 return;
