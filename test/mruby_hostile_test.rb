@@ -40,6 +40,9 @@ class MrubyHostileTest < Case
       "/classes" => lambda { |env| a = []; while true; a << Class.new { def foo; end }; end },
       "/evals" => lambda { |env| a = []; while true; a << eval("lambda { |x| { x => #{a.size} } }"); end },
       "/regexps" => lambda { |env| a = []; while true; a << Regexp.new("a{#{a.size % 50}}b"); end },
+      "/shared" => lambda { |env| [200, {}, ["x" * 10_000] * 100_000] },
+      "/shared-json" => lambda { |env| [200, {}, [JSON.generate(["x" * 10_000] * 100_000)]] },
+      "/shared-hash" => lambda { |env| x = "x" * 10_000; [200, {}, [JSON.generate(Hash[Array.new(10_000) { |i| [i.to_s, x] }])]] },
       "/deep" => lambda { |env| f = lambda { |n| x = [n]; f.call(n + 1) + x.size }; f.call(0) }
     }
     lambda do |env|
@@ -56,7 +59,7 @@ class MrubyHostileTest < Case
   RUBY
 
   STRAYS = %w[/yield /yield-true /yield-response /yield-marker /yield-later /ensure /leave /transfer /resume /resume-raw /true].freeze
-  GREEDY = %w[/fibers /waiting-fibers /enumerators /hashes /arrays /list /strings /procs /exceptions /classes /evals /regexps /deep].freeze
+  GREEDY = %w[/fibers /waiting-fibers /enumerators /hashes /arrays /list /strings /procs /exceptions /classes /evals /regexps /shared /shared-json /shared-hash /deep].freeze
 
   def setup
     firebrick_only

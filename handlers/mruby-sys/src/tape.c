@@ -6,7 +6,15 @@
 /* Deeper values are refused in both directions. */
 #define MAX_DEPTH 100
 
+static void too_large(mrb_state *mrb) {
+  mrb_raise(mrb, mrb_exc_get_id(mrb, mrb_intern_lit(mrb, "NoMemoryError")),
+            "a value for the server is larger than mruby.heap: it contains the same Strings many times");
+}
+
 void tape_grow(mrb_state *mrb, buffer *to, size_t length) {
+  /* A tape has a copy of each element, where the heap has many references to one: it would take any amount of memory. */
+  size_t most = ((fb_vm *)mrb->ud)->config.heap_limit;
+  if (length > most || to->length > most - length) too_large(mrb);
   size_t capacity = to->capacity ? to->capacity : 1024;
   while (capacity - to->length < length) capacity *= 2;
   uint8_t *bigger = realloc(to->data, capacity);
