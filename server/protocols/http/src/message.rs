@@ -286,6 +286,13 @@ impl Pace {
         since + span.saturating_sub(self.waited)
     }
 
+    /// Returns how long the client has been behind `rate`, bytes per second: zero if it keeps up.
+    pub(crate) fn behind(&self, now: Instant, rate: u64) -> Duration {
+        let waiting = self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let covered = self.bytes.saturating_mul(1000).checked_div(rate).unwrap_or(u64::MAX);
+        (self.waited + waiting).saturating_sub(Duration::from_millis(covered))
+    }
+
     /// Checks the rate. Returns an error if the client is too slow, else the time of the next check.
     pub(crate) fn check(&mut self, now: Instant, rate: u64, grace: Duration) -> Result<Instant, BodyError> {
         let span = grace.max(Duration::from_secs(1));
@@ -311,6 +318,23 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upload_is_behind_for_the_time_that_its_bytes_do_not_cover() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut pace = Pace::default();
+        pace.wait(at(0), Duration::from_secs(10));
+        assert_eq!(pace.behind(at(400), 500), Duration::from_millis(400));
+        pace.received(100, || at(400));
+        assert_eq!(
+            pace.behind(at(9_000), 500),
+            Duration::from_millis(200),
+            "the server's own time does not count"
+        );
+        pace.received(900, || at(400));
+        assert_eq!([pace.behind(at(400), 500), pace.behind(at(400), 0)], [Duration::ZERO; 2]);
+    }
 
     #[test]
     fn promises_of_length() {

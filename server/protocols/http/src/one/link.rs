@@ -412,13 +412,17 @@ impl<S: Transport> Link<S> {
             return Poll::Ready(Ok(()));
         }
         let timeouts = &self.shared.settings().timeouts;
+        // A client that sends a byte now and then does not keep its place by that.
+        let mut since = self.shared.timers.recent();
         if let (Some(rate), Some(pace)) = (timeouts.body_min_rate, body.pace()) {
-            match pace.check(Instant::now(), rate, timeouts.body_grace) {
+            let now = Instant::now();
+            match pace.check(now, rate, timeouts.body_grace) {
                 Ok(at) => self.timer.arm(Lane::Read, at),
                 Err(error) => return Poll::Ready(Err(error)),
             }
+            since = now.checked_sub(pace.behind(now, rate)).unwrap_or(since);
         }
-        self.wait(State::Stalled);
+        self.shared.room.wait(self.timer.key(), State::Stalled, since);
         Poll::Pending
     }
 }

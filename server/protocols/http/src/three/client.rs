@@ -174,6 +174,7 @@ impl StreamClient {
     /// Records that QUIC has accepted `bytes` of the response.
     pub(super) fn took(&self, bytes: usize) {
         self.hub.taken.update(|taken| taken + bytes as u64);
+        self.hub.unread.borrow_mut().sent(bytes as u64, self.hub.shared.timers.recent());
         if let Some(holding) = self.holding.get() {
             holding.took(bytes, self.hub.shared.timers.recent());
         }
@@ -392,8 +393,12 @@ impl IncomingBody for Reader {
             client.queue_interim(100, &Fields::default());
         }
         let timeouts = &client.hub.shared.settings().timeouts;
+        let mut since = client.hub.shared.timers.recent();
         if let Some(rate) = timeouts.body_min_rate {
-            match upload.pace.check(client.hub.shared.timers.now(), rate, timeouts.body_grace) {
+            let now = client.hub.shared.timers.now();
+            // A client that sends a byte now and then does not keep its place by that.
+            since = now.checked_sub(upload.pace.behind(now, rate)).unwrap_or(since);
+            match upload.pace.check(now, rate, timeouts.body_grace) {
                 Ok(at) => {
                     client.timer.wakes(cx.waker());
                     client.timer.arm(Lane::Read, at);
@@ -401,7 +406,7 @@ impl IncomingBody for Reader {
                 Err(error) => return fail(&mut upload, error),
             }
         }
-        self.waits = Some(client.wait());
+        self.waits = Some(Waits::since(&client.hub, since));
         Poll::Pending
     }
 

@@ -83,6 +83,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         windows: Windows::default(),
         waited: Notify::new(),
         taken: Cell::new(0),
+        unread: RefCell::new(Unread::default()),
         account: OnceCell::new(),
         failure: RefCell::default(),
     });
@@ -96,7 +97,6 @@ pub(super) async fn serve<H: Handler + 'static>(
         active: None,
         ending: Ending::No,
         silence: None,
-        unread: Unread::default(),
         served: 0,
         next: 0,
         _open: open,
@@ -128,7 +128,6 @@ struct Task {
     ending: Ending,
     /// The client's silence since the end was announced.
     silence: Option<Silence>,
-    unread: Unread,
     served: u64,
     /// The stream identifier after the last request's.
     next: u64,
@@ -203,7 +202,6 @@ impl Task {
         self.next = stream + 4;
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
-            self.unread.begin(self.hub.taken.get(), self.shared.timers.recent());
             self.timer.arm_in(Lane::Read, PING);
             let chosen = self.shared.room.is_chosen(self.timer.key());
             if self.hub.proved.get() {
@@ -223,7 +221,6 @@ impl Task {
 
     fn become_idle(&mut self) {
         self.active = None;
-        self.unread.end(self.hub.taken.get(), self.shared.timers.recent());
         let state = if self.hub.proved.get() { State::Idle } else { State::Unproved };
         self.shared.room.wait(self.timer.key(), state, self.shared.timers.recent());
         let settings = self.shared.settings();
@@ -247,7 +244,7 @@ impl Task {
     fn may_close(&self) -> bool {
         self.ending == Ending::Refusing
             && self.hub.open.get() == 0
-            && (self.is_chosen_idle() || !self.unread.is_possible(self.shared.timers.recent()))
+            && (self.is_chosen_idle() || !self.hub.unread.borrow().is_possible(self.shared.timers.recent()))
     }
 
     /// Returns whether the end must begin: the server drains, or the connection was chosen while idle.

@@ -1,6 +1,7 @@
 //! Holds the state that the tasks of a connection share.
 
 use super::priorities::Priorities;
+use super::unread::Unread;
 use super::windows::Windows;
 use crate::context::{self, Shared};
 use crate::room::State;
@@ -12,6 +13,7 @@ use http3::{Code, Costs};
 use quic::quinn::{Connection, VarInt};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// The shared state of a connection and its streams.
@@ -51,6 +53,8 @@ pub(super) struct Hub {
     pub(super) waiting: Cell<usize>,
     /// Response bytes that QUIC has accepted. QUIC accepts more when the client has acknowledged some.
     pub(super) taken: Cell<u64>,
+    /// The part of them that the client program may not have read.
+    pub(super) unread: RefCell<Unread>,
     /// The account of the resources that responses hold.
     pub(super) account: OnceCell<Rc<Account>>,
     /// Why the connection was closed.
@@ -68,8 +72,13 @@ pub(super) struct Waits(Rc<Hub>);
 
 impl Waits {
     pub(super) fn new(hub: &Rc<Hub>) -> Waits {
+        Waits::since(hub, hub.shared.timers.recent())
+    }
+
+    /// Counts a request whose client has let the server wait since that time.
+    pub(super) fn since(hub: &Rc<Hub>, since: Instant) -> Waits {
         hub.waiting.update(|n| n + 1);
-        hub.follow();
+        hub.follow_since(since);
         Waits(hub.clone())
     }
 }
@@ -109,12 +118,16 @@ impl Hub {
 
     /// Updates the connection's state: if all requests wait for the client, the connection may have to make room.
     pub(super) fn follow(&self) {
+        self.follow_since(self.shared.timers.recent());
+    }
+
+    fn follow_since(&self, since: Instant) {
         let (room, active) = (&self.shared.room, self.active.get());
         let Some(key) = self.key.get().filter(|key| self.proved.get() && !room.is_chosen(*key)) else {
             return;
         };
         if active > 0 && self.waiting.get() >= active {
-            room.wait(key, State::Stalled, self.shared.timers.recent());
+            room.wait(key, State::Stalled, since);
         } else if active > 0 {
             room.busy(key);
         }

@@ -17,75 +17,87 @@ const SMALL: u64 = 16 << 10;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The time until which the client may have unread data.
+/// An estimate of the bytes that the client program has not read, as if it read at [`PACE`].
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    until: Option<Instant>,
-    /// When the requests in progress began, and the response bytes sent before.
-    begun: Option<(Instant, u64)>,
+    /// The bytes at that time.
+    left: u64,
+    at: Option<Instant>,
+    /// They have been [`SMALL`] or more since the client had read everything.
+    counts: bool,
 }
 
 impl Unread {
-    /// Records that a request begins while no other one is in progress. `sent`: response bytes so far.
-    pub(super) fn begin(&mut self, sent: u64, now: Instant) {
-        self.begun = Some((now, sent));
-    }
-
-    /// Records that the last request in progress has ended.
-    pub(super) fn end(&mut self, sent: u64, now: Instant) {
-        let Some((begun, before)) = self.begun.take() else { return };
-        let bytes = sent.saturating_sub(before);
-        if bytes < SMALL {
-            return;
-        }
-        let from = self.until.map_or(begun, |until| until.max(begun));
-        let until = from + Duration::from_secs(bytes / PACE).min(LONGEST + (now - from));
-        self.until = Some(until.min(now + LONGEST));
+    /// Records that QUIC has accepted `bytes` of a response or a tunnel.
+    pub(super) fn sent(&mut self, bytes: u64, now: Instant) {
+        let before = self.left(now);
+        self.left = (before + bytes).min(PACE * LONGEST.as_secs());
+        self.counts = (self.counts && before > 0) || self.left >= SMALL;
+        self.at = Some(now);
     }
 
     /// Returns whether the client may still have unread data.
     pub(super) fn is_possible(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
+        self.counts && self.left(now) > 0
+    }
+
+    fn left(&self, now: Instant) -> u64 {
+        let time = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.left
+            .saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).saturating_mul(PACE) / 1000)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    /// Returns whether data may be unread `at` seconds after the start, given `responses` (from, to, bytes).
-    fn possible(responses: &[(u64, u64, u64)], at: u64) -> bool {
+    /// Returns whether data may be unread `at` seconds after the start, given what was `sent` (second, bytes).
+    fn possible(sent: &[(u64, u64)], at: u64) -> bool {
         let start = Instant::now();
         let second = |second| start + Duration::from_secs(second);
-        let (mut unread, mut sent) = (Unread::default(), 0);
-        for &(from, to, bytes) in responses {
-            unread.begin(sent, second(from));
-            sent += bytes;
-            unread.end(sent, second(to));
-        }
+        let mut unread = Unread::default();
+        sent.iter().for_each(|&(at, bytes)| unread.sent(bytes, second(at)));
         unread.is_possible(second(at))
     }
 
     #[test]
     fn small_responses_are_read_at_once() {
         assert!(!possible(&[], 0));
-        assert!(!possible(&[(0, 0, 16_000), (1, 1, 16_000)], 1));
+        assert!(!possible(&[(0, 16_000), (10, 16_000)], 10));
+        assert!(possible(&[(0, 9_000), (0, 9_000)], 4), "together they are not small");
     }
 
     #[test]
     fn a_large_response_is_read_at_the_least_pace() {
-        let response = [(0, 1, 100 * PACE)];
+        let response = [(0, 100 * PACE)];
         assert!(possible(&response, 99) && !possible(&response, 100));
-        assert!(possible(&[(0, 1, 100 * PACE), (2, 3, 100 * PACE)], 199), "one after the other");
-        assert!(!possible(&[(0, 1, 100 * PACE), (500, 501, 100 * PACE)], 601));
+        assert!(possible(&[(0, 100 * PACE), (2, 100 * PACE)], 199), "one after the other");
+        assert!(!possible(&[(0, 100 * PACE), (500, 100 * PACE)], 601));
     }
 
     #[test]
-    fn the_time_while_it_was_sent_counts_and_the_rest_is_bounded() {
-        let slow = [(0, 900, 1000 * PACE)];
-        assert!(possible(&slow, 999) && !possible(&slow, 1000));
-        let huge = [(0, 10, 1 << 40)];
-        assert!(possible(&huge, 609) && !possible(&huge, 610));
-        assert!(!possible(&[(0, 10, 1 << 62)], 611));
+    fn a_stream_that_was_quiet_for_long_does_not_shorten_the_time_for_what_it_sent_last() {
+        // Events, or the messages of a WebSocket, and then a burst.
+        let burst: Vec<(u64, u64)> = (0..3600).map(|at| (at, 100)).chain([(3600, 50 * PACE)]).collect();
+        assert!(possible(&burst, 3649) && !possible(&burst, 3651));
+        assert!(!possible(&[(0, 1 << 62)], 601), "the time is bounded");
+    }
+
+    proptest! {
+        /// A client that reads at the pace, and the rest in one go, is never cut off.
+        #[test]
+        fn a_client_at_the_pace_has_its_time(sent in prop::collection::vec((0u64..60, 0u64..1 << 16), 1..40)) {
+            let start = Instant::now();
+            let (mut unread, mut left, mut at) = (Unread::default(), 0u64, 0);
+            for (wait, bytes) in sent {
+                at += wait;
+                left = left.saturating_sub(wait * PACE) + bytes;
+                let now = start + Duration::from_secs(at);
+                unread.sent(bytes, now);
+                prop_assert!(unread.is_possible(now) || left < SMALL);
+            }
+        }
     }
 }

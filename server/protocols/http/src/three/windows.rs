@@ -18,7 +18,7 @@ pub(super) const WIDE: u32 = 2 << 20;
 /// The interval of checks while a stream waits for bytes.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// Lost packets are sent again after a round trip, and once more after another one.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_millis(300);
 const ROUND_TRIPS: u32 = 6;
 /// Too many bytes behind a gap. Fewer can be in flight behind a lost packet.
 const FRUITLESS: u64 = 32 << 10;

@@ -104,6 +104,15 @@ impl StreamClient {
         upload.reader.take().into_iter().for_each(Waker::wake);
     }
 
+    /// Returns whether the client sends its body more slowly than `timeouts.body_min_rate`.
+    pub(super) fn is_behind(&self, hub: &Hub) -> bool {
+        let (Some(upload), Some(rate)) = (&self.upload, hub.shared.settings().timeouts.body_min_rate) else {
+            return false;
+        };
+        let upload = upload.borrow();
+        !upload.ended && !upload.pace.behind(hub.shared.timers.recent(), rate).is_zero()
+    }
+
     /// Returns the body for the handler: its bytes if all of them have arrived, else a reader.
     pub(super) fn incoming(self: &Rc<StreamClient>, hub: &Hub) -> Incoming {
         let Some(upload) = &self.upload else { return Incoming::Empty };

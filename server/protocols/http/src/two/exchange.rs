@@ -69,8 +69,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             let client = slot.client.clone();
             // The client's end is the last of the stream, whose place is free now.
             let over = end && slot.is_closed_tunnel();
-            self.moved();
             client.receive(&self.hub, data, end);
+            // A client that sends a byte now and then does not keep its place by that.
+            if !client.is_behind(&self.hub) {
+                self.moved();
+            }
             if over {
                 let slot = self.remove(id);
                 self.departed.extend(slot);
