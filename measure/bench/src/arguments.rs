@@ -39,7 +39,9 @@ pub(crate) fn arguments(command: Command) -> Command {
 }
 
 fn valued(name: &'static str, value: &'static str, heading: &'static str, help: impl Into<StyledStr>) -> Arg {
-    Arg::new(name).long(name).value_name(value).help_heading(heading).help(help)
+    let arg = Arg::new(name).long(name).value_name(value).help_heading(heading).help(help);
+    // A negative number gets a message about its value.
+    arg.allow_hyphen_values(matches!(value, "N" | "TIME" | "RATE" | "FACTOR" | "BYTES"))
 }
 
 fn flag(name: &'static str, heading: &'static str, help: impl Into<StyledStr>) -> Arg {

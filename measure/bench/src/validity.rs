@@ -38,11 +38,21 @@ pub(crate) fn remarks(document: &Document) -> Vec<String> {
         }
     }
     if outcome.errors.unsent > 0 {
+        // A generator without time for its own schedule proves nothing about the server.
+        let slow = if outcome.busy >= BUSY { "the load generator" } else { "the server" };
         remarks.push(format!(
-            "{} requests were due but never sent: the server did not keep up with the rate ({} successful responses)",
+            "{} requests were due but never sent: {slow} did not keep up with the rate ({} successful responses)",
             Unit::Count.show(outcome.errors.unsent as f64),
             Unit::PerSecond.show(per_second(outcome.ok, outcome.seconds))
         ));
+    }
+    let redirects: u64 =
+        outcome.statuses.range(300..400).filter(|(status, _)| **status != 304).map(|(_, count)| count).sum();
+    if redirects > 0 && redirects == outcome.statuses.values().sum::<u64>() {
+        remarks.push(
+            "all responses were redirects, which bench counts and does not follow: measure the URL that they lead to"
+                .to_owned(),
+        );
     }
     if outcome.ok > 0 && outcome.ok < 100 {
         remarks.push(format!(
@@ -81,7 +91,17 @@ mod tests {
         late.outcome.crowded = 1;
         assert!(remarks(&late)[0].contains("all 10 connections were in use"));
         late.outcome.errors.unsent = 7;
-        assert!(remarks(&late)[0].contains("7 requests were due but never sent"));
+        assert!(remarks(&late)[0].contains("7 requests were due but never sent: the server did not keep up"));
+        late.outcome.busy = 0.97;
+        assert!(remarks(&late)[1].contains("never sent: the load generator did not keep up"));
+        let mut moved = document();
+        moved.outcome.statuses = [(301, 9), (302, 1)].into();
+        assert!(remarks(&moved)[0].contains("all responses were redirects"));
+        for other in [200, 304] {
+            moved.outcome.statuses.insert(other, 1);
+            assert_eq!(remarks(&moved), Vec::<String>::new());
+            moved.outcome.statuses.remove(&other);
+        }
         let mut few = document();
         few.outcome.ok = 3;
         assert!(remarks(&few)[0].contains("only 3 responses"));

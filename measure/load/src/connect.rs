@@ -87,31 +87,30 @@ impl Attempts {
 pub(crate) async fn open(lane: &Lane, slot: &Slot, origin: usize) -> Result<Stream, (Failure, String)> {
     let handshake = Cell::default();
     let target = &lane.run.endpoints[origin];
-    timed(lane, slot, target, &handshake, target.open(&handshake), Stream::tls).await
+    timed(lane, slot, (target, false), &handshake, target.open(&handshake), Stream::tls).await
 }
 
 /// Does the same for a QUIC connection.
 pub(crate) async fn open_quic(lane: &Lane, slot: &Slot, origin: usize) -> Result<Quic, (Failure, String)> {
     let handshake = Cell::default();
     let target = &lane.run.endpoints[origin];
-    timed(lane, slot, target, &handshake, quic::open(target, &handshake), Quic::tls).await
+    timed(lane, slot, (target, true), &handshake, quic::open(target, &handshake), Quic::tls).await
 }
 
 async fn timed<T>(
     lane: &Lane,
     slot: &Slot,
-    target: &Endpoint,
+    (target, quic): (&Endpoint, bool),
     handshake: &Cell<Handshake>,
     open: impl Future<Output = Result<T, String>>,
     tls: impl Fn(&T) -> Option<Negotiated>,
 ) -> Result<T, (Failure, String)> {
     let begin = lane.now();
     slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.scenario.timeouts.connect)));
-    let late = || format!("no connection to {} in time", target.name());
     // Boxed: a TLS handshake is large, and there may be 100,000 users.
     let opened = match in_time(lane, slot, Box::pin(open)).await {
         Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
-        Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
+        Err(Failure::Timeout) => Err((Failure::ConnectTimeout, target.late(handshake.get(), quic))),
         Err(failure) => Err((failure, CUT_OFF.to_owned())),
     };
     let mut recorder = lane.recorder.borrow_mut();
@@ -136,7 +135,7 @@ async fn timed<T>(
 }
 
 /// The error text of requests that the end of the run cut off.
-pub(crate) const CUT_OFF: &str = "no response when the run ended";
+pub(crate) const CUT_OFF: &str = "no complete response when the run ended";
 
 /// Waits for a future, but not past the slot's deadline (`Timeout`) or the end of the run (`CutOff`).
 pub(crate) async fn in_time<T>(

@@ -14,7 +14,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::prepare::url;
+use crate::quic::silence;
 use crate::scenario::{ConnectTo, Origin, Transport};
+use crate::spoken::{Heard, Listening, Spoken};
 use crate::stream::{Socket, Stream};
 
 /// The progress of the TLS handshake of a new connection.
@@ -98,22 +100,45 @@ impl Endpoint {
         let Some((tls, server)) = &self.tls else { return Ok(Stream::Plain(socket)) };
         let begin = Instant::now();
         handshake.set(Handshake::Begun);
+        let heard = Heard::default();
+        let socket = Listening::new(socket, heard.clone());
         match TlsConnector::from(tls.clone()).connect(server.clone(), socket).await {
             Ok(stream) => {
                 handshake.set(Handshake::Complete(begin.elapsed()));
                 Ok(Stream::Tls(Box::new(stream)))
             }
-            Err(error) => Err(self.tls_failed(&error)),
+            Err(error) => Err(self.not_tls(heard.get()).unwrap_or_else(|| self.tls_failed(&error))),
+        }
+    }
+
+    /// Returns the sentence about a port that has answered a handshake in another protocol.
+    fn not_tls(&self, spoken: Option<Spoken>) -> Option<String> {
+        let hint = match spoken? {
+            Spoken::Tls => return None,
+            Spoken::Http1 | Spoken::Http2 => {
+                let rest = self.name.strip_prefix("https://").unwrap_or(&self.name);
+                format!(": this port speaks http; use http://{rest}")
+            }
+            Spoken::Other => String::new(),
+        };
+        Some(format!("{}the answer is not TLS{hint}", self.tls_failure()))
+    }
+
+    /// Returns the sentence about a connection that was not open in time. `handshake`: how far it got.
+    pub(crate) fn late(&self, handshake: Handshake, quic: bool) -> String {
+        match handshake {
+            Handshake::Begun if quic => silence(self),
+            Handshake::Begun => format!(
+                "{}the port accepts connections, but the handshake was not complete in time (--connect-timeout): does it speak https?",
+                self.tls_failure()
+            ),
+            _ => format!("no connection to {} in time (--connect-timeout)", self.name),
         }
     }
 
     /// Returns the sentence about a failed handshake.
     pub(crate) fn tls_failed(&self, error: &io::Error) -> String {
         use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
-        if let Some(why) = not_tls(error) {
-            let rest = self.name.strip_prefix("https://").unwrap_or(&self.name);
-            return format!("{}{why}: this port speaks http; use http://{rest}", self.tls_failure());
-        }
         let hint = match trust::certificate_error(error) {
             None => "",
             // Naming the file would not help.
@@ -140,14 +165,6 @@ impl Endpoint {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
-}
-
-/// Returns how the peer showed that it does not use TLS.
-fn not_tls(error: &io::Error) -> Option<&'static str> {
-    let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    // A plain-text answer is not a TLS record.
-    matches!(cause, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))
-        .then_some("the answer is not TLS")
 }
 
 async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<TcpStream> {

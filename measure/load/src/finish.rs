@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::clock::{Moment, NEVER};
+use crate::clock::{Moment, NEVER, nanoseconds};
 use crate::histogram::Histogram;
 use crate::outcome::{Bytes, Errors, Outcome, ServerInfo};
 use crate::recorder::MOST_KINDS;
 use crate::scenario::{Think, Traffic};
 use crate::shared::Shared;
-use crate::thread::ThreadResult;
+use crate::thread::{ThreadResult, length};
 
 /// Returns the outcome of a run whose counted part began at `began`.
 pub(crate) fn outcome(
@@ -19,9 +19,11 @@ pub(crate) fn outcome(
 ) -> Outcome {
     let last = results.iter().map(|result| result.recorder.last_response).max().unwrap_or(began).max(began);
     let now = shared.clock.now();
-    let last = match shared.end() {
-        NEVER if last > began => last,
-        end => last.max(end.min(now)),
+    let planned = length(&shared.scenario).map(|length| began.saturating_add(nanoseconds(length)));
+    let last = match (shared.end(), planned) {
+        (NEVER, Some(planned)) => last.max(planned.min(now)),
+        (NEVER, None) if last > began => last,
+        (end, _) => last.max(end.min(now)),
     };
     let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();
     let threads = shared.published.len();

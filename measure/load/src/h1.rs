@@ -17,6 +17,7 @@ use crate::lane::Lane;
 use crate::prepare::PreparedRequest;
 use crate::response::reader::Reader;
 use crate::scenario::Protocol;
+use crate::spoken::Spoken;
 use crate::stream::Stream;
 
 /// The most requests written with one system call.
@@ -246,7 +247,7 @@ impl Connection {
                 return Some(Exit::Closed { failed: true, responded: self.responded });
             };
             if self.reader.is_fresh() {
-                if let Some(why) = foreign(bytes) {
+                if let Some(why) = Spoken::of(bytes).in_place_of_http1() {
                     return Some(self.broken(lane, Failure::Read, why, feed));
                 }
                 self.incoming.reset();
@@ -326,18 +327,5 @@ impl Connection {
             lane.recorder.borrow_mut().failed(&sent.job, failure, text, now);
             feed.finished();
         }
-    }
-}
-
-/// Returns what to do if a response is the beginning of another protocol.
-fn foreign(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        // An alert or a handshake: record type, version.
-        [0x15 | 0x16, 0x03, ..] => Some("the answer is TLS: this port speaks https; use https://"),
-        // SETTINGS: length, type, no flags, stream 0.
-        [0, _, _, 4, 0, 0, 0, 0, 0, ..] => {
-            Some("the answer is HTTP/2: this port speaks HTTP/2 only, not HTTP/1.1")
-        }
-        _ => None,
     }
 }

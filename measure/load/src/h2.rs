@@ -16,6 +16,7 @@ use crate::connect::{CUT_OFF, in_time, open};
 use crate::exchange::Incoming;
 use crate::job::Failure;
 use crate::lane::{Lane, Slot};
+use crate::spoken::{Heard, Listening, Spoken};
 use crate::stream::Stream;
 use crate::streams::{Connection, Lost};
 
@@ -25,7 +26,11 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const LARGEST_FRAME: u32 = 64 << 10;
 
 #[derive(Clone)]
-pub(crate) struct Http2(SendRequest<Bytes>);
+pub(crate) struct Http2 {
+    sender: SendRequest<Bytes>,
+    /// The protocol of the server's first bytes.
+    heard: Heard,
+}
 
 impl Connection for Http2 {
     const NAME: &'static str = "HTTP/2";
@@ -40,7 +45,8 @@ impl Connection for Http2 {
             ));
         }
         lane.note_tls(|| stream.tls());
-        let stream = CountingStream { stream, lane: lane.clone() };
+        let heard = Heard::default();
+        let stream = CountingStream { stream: Listening::new(stream, heard.clone()), lane: lane.clone() };
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -64,16 +70,16 @@ impl Connection for Http2 {
         spawn_local(async move {
             let _ = connection.await;
         });
-        Ok(Http2(sender))
+        Ok(Http2 { sender, heard })
     }
 
     async fn is_open(&self) -> bool {
-        let mut sender = self.0.clone();
+        let mut sender = self.sender.clone();
         poll_fn(|cx| Poll::Ready(!matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await
     }
 
     async fn ready(&mut self) -> Result<(), Lost> {
-        poll_fn(|cx| self.0.poll_ready(cx)).await.map_err(|error| lost(&error))
+        poll_fn(|cx| self.sender.poll_ready(cx)).await.map_err(|error| self.lost(&error))
     }
 
     async fn exchange(
@@ -83,27 +89,35 @@ impl Connection for Http2 {
         request: http_types::Request<()>,
         body: Bytes,
     ) -> Result<(), Lost> {
-        let sent = self.0.send_request(request, body.is_empty()).map_err(|error| lost(&error))?;
+        let sent = self.sender.send_request(request, body.is_empty()).map_err(|error| self.lost(&error))?;
         let (response, mut upload) = sent;
         if !body.is_empty() {
             upload.send_data(body, true).map_err(|error| Lost {
-                text: describe(&error),
+                text: self.describe(&error),
                 writing: true,
                 connection: false,
                 refused: false,
             })?;
         }
-        receive(lane, incoming, response).await.map_err(|error| lost(&error))
+        receive(lane, incoming, response).await.map_err(|error| self.lost(&error))
     }
 }
 
-fn lost(error: &h2::Error) -> Lost {
-    Lost {
-        text: describe(error),
-        writing: false,
-        connection: !error.is_reset(),
-        refused: error.reason() == Some(Reason::REFUSED_STREAM)
-            || (error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)),
+impl Http2 {
+    fn lost(&self, error: &h2::Error) -> Lost {
+        Lost {
+            text: self.describe(error),
+            writing: false,
+            connection: !error.is_reset(),
+            refused: error.reason() == Some(Reason::REFUSED_STREAM)
+                || (error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)),
+        }
+    }
+
+    /// Returns the reason of an error. Errors in the frames of another protocol only name that.
+    fn describe(&self, error: &h2::Error) -> String {
+        let other = self.heard.get().and_then(Spoken::in_place_of_http2);
+        other.map_or_else(|| describe(error), str::to_owned)
     }
 }
 
@@ -140,7 +154,7 @@ fn describe(error: &h2::Error) -> String {
 
 /// A stream that counts its bytes.
 struct CountingStream {
-    stream: Stream,
+    stream: Listening<Stream>,
     lane: Rc<Lane>,
 }
 

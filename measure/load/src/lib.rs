@@ -32,6 +32,7 @@ mod run;
 pub mod scenario;
 mod schedule;
 mod shared;
+mod spoken;
 mod stream;
 mod streams;
 mod system;

@@ -142,6 +142,10 @@ pub(crate) fn authority(origin: &Origin) -> String {
         true => format!("[{}]", origin.host_without_zone()),
         false => origin.host.clone(),
     };
+    with_port(host, origin)
+}
+
+fn with_port(host: String, origin: &Origin) -> String {
     match origin.port == if origin.tls { 443 } else { 80 } {
         true => host,
         false => format!("{host}:{}", origin.port),
@@ -150,7 +154,11 @@ pub(crate) fn authority(origin: &Origin) -> String {
 
 /// Returns a URL such as `https://localhost:9292`.
 pub(crate) fn url(origin: &Origin) -> String {
-    format!("{}://{}", if origin.tls { "https" } else { "http" }, authority(origin))
+    let host = match origin.host.contains(':') {
+        true => format!("[{}]", origin.host.replace('%', "%25")),
+        false => origin.host.clone(),
+    };
+    format!("{}://{}", if origin.tls { "https" } else { "http" }, with_port(host, origin))
 }
 
 fn check(request: &Request) -> Result<(), String> {

@@ -72,8 +72,9 @@ pub(crate) async fn open(target: &Endpoint, handshake: &Cell<Handshake>) -> Resu
     Err(last)
 }
 
-fn silence(target: &Endpoint) -> String {
-    format!("cannot connect to {}: no response over UDP", target.name())
+/// Returns the sentence about a server that is not heard.
+pub(crate) fn silence(target: &Endpoint) -> String {
+    format!("cannot connect to {}: no response over UDP; is HTTP/3 on at the server?", target.name())
 }
 
 async fn one(

@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
+use crate::spoken::Listening;
+
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -28,7 +30,7 @@ pub(crate) struct Negotiated {
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+    Tls(Box<TlsStream<Listening<Socket>>>),
 }
 
 impl Stream {

@@ -16,7 +16,8 @@ use crate::h2::Http2;
 use crate::h3::{self, Http3};
 use crate::lane::Lane;
 use crate::recorder::Recorder;
-use crate::scenario::{Protocol, Traffic};
+use crate::scenario::{Protocol, Scenario, Traffic};
+use crate::schedule::stages;
 use crate::shared::Shared;
 use crate::streams::{Connection, SharedConnections, stream};
 use crate::system::Timer;
@@ -25,6 +26,10 @@ use crate::user::user;
 /// The shortest wait: at high rates, several requests share one timer.
 const FINEST_WAIT: Duration = Duration::from_micros(50);
 const TICK: Duration = Duration::from_millis(100);
+/// Requests that are queued in a row, when many are due: then the users send some of them.
+const QUEUED_AT_ONCE: usize = 64;
+/// The time in which the pacing task notices the end.
+const LAST_COUNT: Duration = Duration::from_secs(1);
 /// The tick before the counted part, which must not start late.
 const EARLY_TICK: Duration = Duration::from_millis(1);
 
@@ -57,7 +62,8 @@ pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<ThreadResult
         };
         let cpu = Monitor { lane: lane.clone(), thread, cpu_at_begin: None }.until_over().await;
         if let Some(paced) = paced {
-            paced.abort();
+            // It counts the requests that were due and can no longer be sent.
+            let _ = tokio::time::timeout(LAST_COUNT, paced).await;
         }
         h3::close(&lane).await;
         let waiting = lane.queue.borrow().iter().filter(|job| job.counted).count();
@@ -155,11 +161,21 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
     while run.began() == NEVER && !lane.cut.get() {
         tokio::time::sleep(EARLY_TICK).await;
     }
+    let mut at_once = 0;
     while let Some(job) = arrivals.next(run, run.began()) {
         if job.due >= run.end() {
             break;
         }
+        if lane.cut.get() {
+            lane.recorder.borrow_mut().unsent(u64::from(job.counted));
+            continue;
+        }
         let now = lane.now();
+        at_once = if job.due > now { 0 } else { at_once + 1 };
+        if at_once == QUEUED_AT_ONCE {
+            at_once = 0;
+            tokio::task::yield_now().await;
+        }
         if job.due > now {
             let wait = Duration::from_nanos(job.due - now).max(FINEST_WAIT);
             tokio::select! {
@@ -174,6 +190,14 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
             lane.recorder.borrow_mut().crowded += 1;
         }
     }
+    // The interval behind the last request belongs to the traffic, too.
+    let length = length(&run.scenario).map(|length| run.began().saturating_add(nanoseconds(length)));
+    while length.is_some_and(|over| lane.now() < over.min(run.end())) && !lane.cut.get() {
+        tokio::select! {
+            () = tokio::time::sleep(TICK.min(Duration::from_nanos(length.unwrap_or(0).saturating_sub(lane.now())))) => {}
+            () = lane.ended.notified() => break,
+        }
+    }
     if run.scenario.stop.requests.is_some() {
         // All requests were due, so the run ends even if the server responds to none of the waiting ones.
         let timeouts = &run.scenario.timeouts;
@@ -184,6 +208,11 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
     if lane.slots() == 0 {
         lane.empty.notify_one();
     }
+}
+
+/// Returns the length of the traffic of an open model; `None` if it is unlimited, or a number of requests ends it.
+pub(crate) fn length(scenario: &Scenario) -> Option<Duration> {
+    stages(scenario).1.filter(|_| scenario.stop.requests.is_none())
 }
 
 /// Enforces timeouts and reports progress of a thread.

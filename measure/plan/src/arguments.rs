@@ -17,8 +17,8 @@ Examples:
   firebrick plan --from bench.json --rate 50/s --explain
   firebrick plan --from . --helm > values.yaml
 
-Exit status: 0; 1 if the instances given by --instances cannot keep up or --slo
-is not met; 2 on wrong usage.";
+Exit status: 0; 1 if the instances given by --instances cannot keep up with the
+headroom, or --slo is not met; 2 on wrong usage.";
 
 pub(crate) fn arguments(command: Command) -> Command {
     command

@@ -40,7 +40,9 @@ pub(crate) fn arguments(command: Command) -> Command {
 }
 
 fn value(name: &'static str, value: &'static str, heading: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help_heading(heading).help(help)
+    let arg = Arg::new(name).long(name).value_name(value).help_heading(heading).help(help);
+    // A negative number gets a message about its value.
+    arg.allow_hyphen_values(!matches!(value, "PATH" | "FILE" | "NAME: VALUE" | "NAME" | "FORMAT"))
 }
 
 fn switch(name: &'static str, heading: &'static str, help: &'static str) -> Arg {

@@ -269,7 +269,7 @@ impl<'a> Parser<'a> {
         Budget {
             memory_bytes: self.value("memory", |text| match inputs::size(text)? {
                 0..1_048_576 => Err(format!(
-                    "{text:?} is less than 1 MB, too little for Ruby; expected a size such as 512MB"
+                    "{text:?} is less than 1 MiB, too little for Ruby; expected a size such as 512MB"
                 )),
                 bytes => Ok(bytes),
             }),

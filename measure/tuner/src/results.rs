@@ -56,7 +56,9 @@ impl Results {
     /// Returns why the measurements say nothing about the app: other programs disturbed most of them.
     pub(crate) fn noise(&self) -> Option<String> {
         let ours = self.measured.iter().filter(|one| one.server == ServerKind::Firebrick && !one.look);
-        let ran: Vec<&Measured> = ours.filter(|one| one.cell.crashed.is_none()).collect();
+        // A shape whose requests all fail has another trouble.
+        let ran: Vec<&Measured> =
+            ours.filter(|one| one.cell.crashed.is_none() && one.cell.requests > 0).collect();
         let disturbed = ran.iter().filter(|one| one.cell.limited_by == Some(LimitedBy::Machine)).count();
         (disturbed >= DISTURBED_AT_LEAST && disturbed * 2 > ran.len()).then(|| {
             format!(

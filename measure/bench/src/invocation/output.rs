@@ -83,6 +83,9 @@ pub(super) fn read(flags: &mut Flags<'_>) -> Output {
 /// Checks a path before the run, so that a wrong one does not lose the results.
 fn writable(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
+    if text == "-" {
+        return Err("expected the name of a file; --format json or csv prints to standard output".to_owned());
+    }
     if text.is_empty() || path.is_dir() {
         return Err(format!("{text:?} is a folder: expected a file name"));
     }

@@ -71,13 +71,27 @@ fn together(
     let (mut requests, mut shown) = (Vec::new(), Vec::new());
     for (text, target) in typed {
         requests.push(common.request(&target, None, None, 1));
-        shown.push(text);
+        shown.push(without_password(text, &target));
     }
     for line in listed {
         requests.push(common.request(&line.url, line.method.as_deref(), line.body.as_ref(), line.weight));
         shown.push(written(&line.url));
     }
     Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new() })
+}
+
+/// Returns a URL for reports: they are passed on, and the password in it is not.
+fn without_password(text: String, target: &ParsedUrl) -> String {
+    if target.user.is_none() {
+        return text;
+    }
+    let end = text.find("://").map_or(0, |at| at + 3);
+    let authority = text[end..].find(['/', '?', '#']).map_or(text.len(), |at| end + at);
+    let at = text[..authority].rfind('@').unwrap_or(end);
+    match text[end..at].split_once(':') {
+        Some((name, _)) => format!("{}{name}:…{}", &text[..end], &text[at..]),
+        None => text,
+    }
 }
 
 /// Returns the complete URL.
@@ -200,7 +214,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     if !text::is_token(name.as_bytes()) {
         return Err(wrong());
     }
-    if ["connection", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {
+    if ["connection", "transfer-encoding", "content-length"].contains(&name.to_ascii_lowercase().as_str()) {
         return Err(format!("{name} is set by the load generator: use --no-keep-alive or --body instead"));
     }
     Ok((name.to_owned(), header_value(value.trim())?.to_owned()))

@@ -138,6 +138,10 @@ fn figure(name: &str) -> Option<Figure> {
     let digits = name.strip_prefix('p')?;
     let number = text::number(digits)?;
     let whole = digits.len() > 2 && !digits.contains('.') && digits != "100";
+    if whole && !digits.starts_with('9') {
+        // p101 is a typing error rather than 10.1.
+        return None;
+    }
     let percentile = if whole { number / 10f64.powi(i32::try_from(digits.len()).ok()? - 2) } else { number };
     (percentile <= 100.0).then_some(Figure::Percentile(percentile))
 }

@@ -137,15 +137,13 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
 /// The result has the latter form.
 fn ipv6(text: &str) -> Result<String, String> {
     let (address, zone) = match text.split_once('%') {
-        Some((address, zone)) => {
-            (address, Some(zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone)))
-        }
+        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
         None => (text, None),
     };
     if address.parse::<Ipv6Addr>().is_err() {
         return Err(format!("[{text}] is not an IPv6 address; expected one such as [::1]"));
     }
-    let Some(zone) = zone else { return Ok(address.to_owned()) };
+    let Some(zone) = zone else { return in_no_zone(address) };
     let zone = decoded(zone)?;
     if zone.is_empty() || !zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
         return Err(format!(
@@ -153,6 +151,17 @@ fn ipv6(text: &str) -> Result<String, String> {
         ));
     }
     Ok(format!("{address}%{zone}"))
+}
+
+/// Checks an address without a zone: a link-local one exists on each interface (RFC 4007 section 6).
+fn in_no_zone(address: &str) -> Result<String, String> {
+    let link_local = address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local());
+    match link_local {
+        true => Err(format!(
+            "[{address}] is link-local and needs the network interface: expected one such as [{address}%25eth0]"
+        )),
+        false => Ok(address.to_owned()),
+    }
 }
 
 fn name(host: &str) -> Result<(), String> {
@@ -262,6 +271,9 @@ mod tests {
             ("http://::1/", "brackets"),
             ("http://[::1/", "not closed"),
             ("http://[1.2.3.4]/", "not an IPv6"),
+            ("http://[fe80::1]/", "[fe80::1%25eth0]"),
+            ("http://[fe80::1%25]/", "after the %25"),
+            ("http://[fe80::1%]/", "after the %25"),
             ("http://h:0/", "port"),
             ("http://h:70000/", "port"),
             ("http://h:/", "port"),

@@ -156,13 +156,27 @@ fn handshakes_that_fail_are_counted_with_their_reason() {
 
 #[test]
 fn a_port_without_tls_is_named_as_one() {
-    let address = crate::support::serve(|mut stream| {
-        let _ = std::io::Read::read(&mut stream, &mut [0; 1024]);
-        let _ =
-            std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-    });
-    let tls = Tls { insecure: true, ..Tls::default() };
-    let error = load::run(&scenario(address, tls), &mut |_| Flow::Continue).expect_err("there is no TLS");
-    assert!(error.contains("this port speaks http; use http://"), "{error}");
-    assert!(!error.contains("InvalidContentType"), "{error}");
+    for (answer, said, other) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..],
+            "this port speaks http; use http://",
+            "InvalidContentType",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not TLS", "http;"),
+        // It waits for the end of a request.
+        (b"", "the port accepts connections, but the handshake was not complete in time", "no connection"),
+    ] {
+        let address = crate::support::serve(move |mut stream| {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 1024]);
+            let _ = std::io::Write::write_all(&mut stream, answer);
+            if answer.is_empty() {
+                let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+            }
+        });
+        let tls = Tls { insecure: true, ..Tls::default() };
+        let mut scenario = scenario(address, tls);
+        scenario.timeouts.connect = std::time::Duration::from_millis(300);
+        let error = load::run(&scenario, &mut |_| Flow::Continue).expect_err("there is no TLS");
+        assert!(error.contains(said) && !error.contains(other), "{error}");
+    }
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use load::Flow;
-use load::scenario::{Scenario, Stop};
+use load::scenario::{Protocol, Scenario, Stop};
 
 use crate::support::{OK, assert_balanced, closed, next_head, open, responding, run, serve};
 
@@ -214,5 +214,19 @@ fn another_protocol_is_named() {
         });
         let outcome = ends_soon(&for_a_while(closed(address, 1, 1)));
         assert!(outcome.errors.texts.keys().any(|text| text.contains(said)), "{:?}", outcome.errors);
+    }
+    for (bytes, said) in [
+        (&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], "this port does not speak HTTP/2"),
+        (&[0x15, 3, 3, 0, 2, 2, 22], "this port speaks https"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP/2"),
+    ] {
+        let address = serve(move |mut stream| {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(bytes);
+        });
+        let mut scenario = closed(address, 1, 1);
+        scenario.transport.protocol = Protocol::Http2 { streams: 1 };
+        let outcome = ends_soon(&for_a_while(scenario));
+        assert!(outcome.errors.texts.keys().all(|text| text.contains(said)), "{:?}", outcome.errors);
     }
 }
