@@ -37,6 +37,34 @@ fn defaults_are_fifty_users_for_ten_seconds() {
 }
 
 #[test]
+fn passwords_of_urls_are_sent_and_not_shown() {
+    for (typed, shown) in [
+        ("http://ann:secret@h/x?y@z", "http://ann:…@h/x?y@z"),
+        ("ann:p%40ss:w@h:81", "ann:…@h:81"),
+        ("http://ann@h/", "http://ann@h/"),
+        ("http://h/a:b@c", "http://h/a:b@c"),
+    ] {
+        let run = run(typed);
+        assert_eq!(run.description.target(), shown);
+        let sent = run.scenario.requests[0].headers.iter().any(|(name, _)| name == "Authorization");
+        assert_eq!(sent, typed.contains("ann"), "{typed}");
+    }
+}
+
+#[test]
+fn values_that_look_like_flags_are_mistakes_of_their_flags() {
+    for (words, why) in [
+        ("h -c -1", "--connections: \"-1\""),
+        ("h -d -5s", "--duration"),
+        ("h --rate -5/s", "--rate"),
+        ("h --json -", "--json"),
+    ] {
+        let mistakes = typed(words).err().unwrap_or_default();
+        assert!(mistakes.iter().any(|mistake| mistake.starts_with(why)), "{words}: {mistakes:?}");
+    }
+}
+
+#[test]
 fn closed_models() {
     let scenario = run("h -c 200 -n 10k").scenario;
     assert!(matches!(scenario.traffic, Traffic::Closed { users: 200, .. }));

@@ -18,6 +18,24 @@ fn the_number_of_requests_matches_the_rate() {
 }
 
 #[test]
+fn the_time_behind_the_last_request_belongs_to_the_run() {
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let outcome = run(&open(address, 2.0, Duration::from_millis(500), 8));
+    assert_eq!(outcome.ok, 1);
+    assert!(outcome.seconds >= 0.5, "2 per second for half a second: {}", outcome.seconds);
+}
+
+#[test]
+fn a_rate_that_no_load_generator_reaches_is_sent_in_part_and_counted_as_a_whole() {
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let mut scenario = open(address, 4e6, Duration::from_millis(100), 8);
+    scenario.timeouts.grace = Duration::from_millis(100);
+    let outcome = run(&scenario);
+    assert!(outcome.ok > 0, "{:?}", outcome.errors);
+    assert_eq!(outcome.ok + outcome.errors.total(), 400_000);
+}
+
+#[test]
 fn ramps_and_a_last_stage_without_duration() {
     let address = responding(|_, _| Some(OK.to_owned()));
     let mut scenario = open(address, 1.0, Duration::ZERO, 8);
