@@ -39,7 +39,8 @@ async fn open(upstreams: &Upstreams, origin: usize) -> io::Result<Stream> {
         Endpoint::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix),
         Endpoint::Tcp { host, tls, .. } => (host.as_str(), *tls),
     };
-    let known = state.addresses.get().await?;
+    let patience = DOUBT.min(upstreams.config.connect_timeout / 4);
+    let known = state.addresses.get(patience).await?;
     let first = reach(upstreams, host, tls, &known);
     if !matches!(state.addresses, Addresses::Name(_)) {
         return first.await;
@@ -52,7 +53,7 @@ async fn open(upstreams: &Upstreams, origin: usize) -> io::Result<Stream> {
             Ok(stream) => return Ok(stream),
             Err(error) => refused = Some(error),
         },
-        () = tokio::time::sleep(DOUBT.min(upstreams.config.connect_timeout / 4)) => {}
+        () = tokio::time::sleep(patience) => {}
     }
     let mut second = pin!(async {
         match state.addresses.after(&known).await {

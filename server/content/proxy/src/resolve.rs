@@ -1,14 +1,19 @@
 //! Resolves names with the system's resolver, off the event loop, every [`TTL`], and at once when no address can be connected to.
 //!
-//! Contract: there is one look-up of a name at a time, for all threads; requests that wait for it share its result. An origin that is down causes
-//! one look-up per [`AGAIN`], however many requests fail.
+//! Contract:
+//! 1. There is one look-up of a name at a time, for all threads; requests that wait for it share its result. It goes on when they have given up. An
+//!    origin that is down causes one look-up per [`AGAIN`], however many requests fail.
+//! 2. If the resolver fails, the last result is used. If the resolver is slow, one request after another waits as long as it says, until one has
+//!    waited in vain; from then on the last result is used at once, until the resolver replies.
 
 use crate::Origin;
 use crate::origin::Endpoint;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How long a result is used. The system's resolver does not return the record's own TTL.
 const TTL: Duration = Duration::from_secs(30);
@@ -24,7 +29,7 @@ pub(crate) enum Addresses {
     /// Written as an address.
     Literal(Arc<[SocketAddr]>),
     /// A name with its last result.
-    Name(Box<Name>),
+    Name(Arc<Name>),
 }
 
 /// A name and its last look-up.
@@ -32,9 +37,16 @@ pub(crate) enum Addresses {
 pub(crate) struct Name {
     host: String,
     port: u16,
-    known: Mutex<ResolvedName>,
-    /// Held during a look-up.
-    looking: tokio::sync::Mutex<()>,
+    known: watch::Sender<ResolvedName>,
+    /// Whether a look-up is under way.
+    looking: AtomicBool,
+    /// Whether a request has waited in vain for it.
+    late: AtomicBool,
+    /// What a look-up of a test waits for.
+    #[cfg(test)]
+    replies: tokio::sync::Notify,
+    #[cfg(test)]
+    is_slow: AtomicBool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -67,31 +79,42 @@ impl Addresses {
             Endpoint::Unix(_) => Addresses::None,
             Endpoint::Tcp { host, port, .. } => match host.parse::<IpAddr>() {
                 Ok(address) => Addresses::Literal([SocketAddr::new(address, *port)].into()),
-                Err(_) => Addresses::Name(Box::new(Name {
+                Err(_) => Addresses::Name(Arc::new(Name {
                     host: host.clone(),
                     port: *port,
-                    known: Mutex::default(),
-                    looking: tokio::sync::Mutex::default(),
+                    known: watch::Sender::default(),
+                    looking: AtomicBool::default(),
+                    late: AtomicBool::default(),
+                    #[cfg(test)]
+                    replies: tokio::sync::Notify::new(),
+                    #[cfg(test)]
+                    is_slow: AtomicBool::default(),
                 })),
             },
         }
     }
 
-    /// Returns all addresses, with alternating families. If the resolver fails, the last result is used.
+    /// Returns all addresses, with alternating families. If the resolver fails, or does not reply within `patience`, the last result is used.
     ///
     /// # Errors
     /// The resolver finds no address.
-    pub(crate) async fn get(&self) -> io::Result<Arc<[SocketAddr]>> {
+    pub(crate) async fn get(&self, patience: Duration) -> io::Result<Arc<[SocketAddr]>> {
         let name = match self {
             Addresses::None => return Ok([].into()),
             Addresses::Literal(address) => return Ok(address.clone()),
             Addresses::Name(name) => name,
         };
         let known = name.known();
-        if known.asked_within(TTL) && known.addresses.is_some() {
-            return known.result();
+        let Some(old) = known.addresses.clone() else { return name.refreshed().await.result() };
+        if known.asked_within(TTL) || name.late.load(Ordering::Relaxed) {
+            return Ok(old);
         }
-        name.refreshed().await.result()
+        let Ok(new) = tokio::time::timeout(patience, name.refreshed()).await else {
+            // Not if it has ended just now.
+            name.late.store(name.looking.load(Ordering::Relaxed), Ordering::Relaxed);
+            return Ok(old);
+        };
+        new.result()
     }
 
     /// Returns the addresses that are not in `old`, which have failed; `None` if there are none.
@@ -114,33 +137,66 @@ impl Addresses {
     pub(crate) fn knew(&self, addresses: &[SocketAddr], age: Duration) {
         let Addresses::Name(name) = self else { panic!("no name") };
         let asked = Instant::now().checked_sub(age);
-        *name.known.lock().unwrap() = ResolvedName { addresses: Some(addresses.into()), asked, error: None };
+        name.known.send_replace(ResolvedName { addresses: Some(addresses.into()), asked, error: None });
     }
 }
 
 impl Name {
     fn known(&self) -> ResolvedName {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.borrow().clone()
     }
 
     /// Returns the result of a look-up, possibly one of another request.
-    async fn refreshed(&self) -> ResolvedName {
-        let _turn = self.looking.lock().await;
-        let known = self.known();
+    async fn refreshed(self: &Arc<Name>) -> ResolvedName {
+        let mut results = self.known.subscribe();
+        let known = results.borrow().clone();
         if known.asked_within(AGAIN) {
             return known;
         }
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        if !self.looking.swap(true, Ordering::AcqRel) {
+            let turn = Turn(self.clone());
+            tokio::spawn(turn.look_up());
+        }
+        // The sender lives as long as the name.
+        let _ = results.changed().await;
+        self.known()
+    }
+}
+
+/// A look-up under way.
+struct Turn(Arc<Name>);
+
+impl Turn {
+    async fn look_up(self) {
+        let name = &*self.0;
+        #[cfg(test)]
+        if name.is_slow.load(Ordering::Relaxed) {
+            name.replies.notified().await;
+        }
+        let found = tokio::net::lookup_host((name.host.as_str(), name.port)).await;
         let (addresses, error) = match found.map(|found| alternate(found.collect())) {
             Ok(found) if found.is_empty() => {
-                (known.addresses, Some((io::ErrorKind::NotFound, "the name has no address".to_owned())))
+                (None, Some((io::ErrorKind::NotFound, "the name has no address".to_owned())))
             }
             Ok(found) => (Some(found.into()), None),
-            Err(error) => (known.addresses, Some((error.kind(), error.to_string()))),
+            Err(error) => (None, Some((error.kind(), error.to_string()))),
         };
-        let known = ResolvedName { addresses, asked: Some(Instant::now()), error };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
-        known
+        name.known.send_modify(|known| {
+            *known = ResolvedName {
+                addresses: addresses.or(known.addresses.take()),
+                asked: Some(Instant::now()),
+                error,
+            };
+        });
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.looking.store(false, Ordering::Release);
+        self.0.late.store(false, Ordering::Relaxed);
+        // If the thread has ended meanwhile, the requests of other threads get the last result.
+        self.0.known.send_modify(|_| {});
     }
 }
 
@@ -171,14 +227,37 @@ mod tests {
         ["192.0.2.1:9".parse().unwrap()]
     }
 
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_resolver_that_hangs_leaves_the_last_result_until_it_replies() {
+        let addresses = local();
+        let Addresses::Name(name) = &addresses else { panic!("no name") };
+        name.is_slow.store(true, Ordering::Relaxed);
+        addresses.knew(&old(), TTL);
+        // As a request whose time is over.
+        let asking = tokio::time::timeout(Duration::from_millis(20), addresses.get(PATIENCE));
+        assert!(asking.await.is_err());
+        assert_eq!(*addresses.get(Duration::from_millis(20)).await.unwrap(), old());
+        // From now on no request waits: this one would wait for ever.
+        assert_eq!(*addresses.get(Duration::MAX).await.unwrap(), old());
+        name.replies.notify_one();
+        // Nothing but the look-up of the first request, which has given up, brings the new addresses.
+        let mut results = name.known.subscribe();
+        results.wait_for(|known| known.asked_within(AGAIN)).await.unwrap();
+        assert_ne!(*addresses.get(PATIENCE).await.unwrap(), old());
+        tokio::task::yield_now().await;
+        assert!(!name.late.load(Ordering::Relaxed) && !name.looking.load(Ordering::Relaxed));
+    }
+
     #[tokio::test]
     async fn what_cannot_be_connected_to_is_looked_up_again() {
         let addresses = local();
         addresses.knew(&old(), Duration::from_secs(5));
-        assert_eq!(*addresses.get().await.unwrap(), old());
+        assert_eq!(*addresses.get(PATIENCE).await.unwrap(), old());
         let new = addresses.after(&old()).await.expect("other addresses");
         assert!(new.iter().all(|address| address.ip().is_loopback()), "{new:?}");
-        assert_eq!(addresses.get().await.unwrap(), new);
+        assert_eq!(addresses.get(PATIENCE).await.unwrap(), new);
         assert_eq!(addresses.after(&old()).await, Some(new.clone()), "another request learns of it, too");
         assert_eq!(addresses.after(&new).await, None, "nothing is new");
     }
@@ -188,7 +267,7 @@ mod tests {
         let addresses = local();
         addresses.knew(&old(), Duration::ZERO);
         assert_eq!(addresses.after(&old()).await, None, "it has just been looked up");
-        assert_eq!(*addresses.get().await.unwrap(), old());
+        assert_eq!(*addresses.get(PATIENCE).await.unwrap(), old());
         let literal = Addresses::new(&Origin::parse("http://192.0.2.1:9").unwrap());
         assert_eq!(literal.after(&old()).await, None);
     }
@@ -196,10 +275,10 @@ mod tests {
     #[tokio::test]
     async fn a_failing_resolver_leaves_the_last_result() {
         let addresses = Addresses::new(&Origin::parse("http://name.invalid:9").unwrap());
-        let error = addresses.get().await.unwrap_err();
-        assert_eq!(addresses.get().await.unwrap_err().to_string(), error.to_string());
+        let error = addresses.get(PATIENCE).await.unwrap_err();
+        assert_eq!(addresses.get(PATIENCE).await.unwrap_err().to_string(), error.to_string());
         addresses.knew(&old(), TTL);
-        assert_eq!(*addresses.get().await.unwrap(), old());
+        assert_eq!(*addresses.get(PATIENCE).await.unwrap(), old());
         assert_eq!(addresses.after(&old()).await, None);
     }
 
