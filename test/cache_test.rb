@@ -54,6 +54,7 @@ class CacheTest < Case
         [200, text.(fields), body]
       when "/break" then FAIL << true; [204, {}, []]
       when "/stream" then [200, text.("cache-control" => "max-age=60"), Slow.new("one ", "two ", "three")]
+      when "/parts" then [200, text.("cache-control" => "max-age=60"), Array.new(40) { "x" * 5000 }]
       when "/large" then [200, text.("cache-control" => "max-age=60"), ["x" * 30_000]]
       when "/huge" then [200, text.("cache-control" => "max-age=60"), Slow.new("x" * 1_500_000, number.to_s)]
       when "/die" then Process.kill("KILL", Process.pid)
@@ -171,6 +172,13 @@ class CacheTest < Case
     slow.read_head
     assert_equal "one two three", body("/stream")
     assert_match(/\Ahit/, status(get("/stream")))
+  end
+
+  it "keeps a body of many long parts" do
+    assert_equal 200_000, body("/parts").bytesize
+    again = get("/parts")
+    assert_match(/\Ahit/, status(again))
+    assert_equal "x" * 200_000, again.body
   end
 
   it "does not keep a body that is too long, and sends it whole" do
@@ -305,6 +313,64 @@ class CacheTest < Case
       assert_equal ["purged: 1 resource; the other servers of the group are told\n", 0], [out, code], err
       wait_until("the other server to hear it") { body("/page/a", to: other) != first }
     end
+  end
+
+  it "carries out the purges that were told while it was down, and only those" do
+    with_redis do |url, _|
+      Dir.mktmpdir do |folder|
+        shared = { cache: { memory: "16MiB" }, shared: { redis: url } }
+        on_disk = { cache: { memory: "16MiB", disk: folder }, shared: { redis: url } }
+        other = start(app: APP, settings: shared)
+        first = start(app: APP, settings: on_disk)
+        # A page shows the cookie of the client for which it was generated.
+        read = ->(path, cookie, from) { body(path, to: from, headers: { "Cookie" => cookie }) }
+        pages = %w[/page/a /page/b /page/c].to_h { |path| [path, read.(path, "first", first)] }
+        wait_until("the files") { first.stats.dig("kept_responses", "disk_files") == pages.size }
+        wait_until("the place in the stream") { File.exist?(File.join(folder, "purges")) }
+        # A removal right before the end is one that the next process must know.
+        post("/page/c", "x", to: first)
+        assert_empty first.finish
+        other.command_line("cache", "purge", "/page/a", "--dir", other.dir)
+        again = start(app: APP, settings: on_disk)
+        wait_until("the purge") { read.("/page/a", "again", again) != pages["/page/a"] }
+        assert_equal pages["/page/b"], read.("/page/b", "again", again)
+        refute_equal pages["/page/c"], read.("/page/c", "again", again)
+        assert_empty again.finish
+        # Without its place, the server cannot know what was purged.
+        File.delete(File.join(folder, "purges"))
+        last = start(app: APP, settings: on_disk)
+        wait_until("all pages to be removed") { read.("/page/b", "last", last) != pages["/page/b"] }
+      end
+    end
+  end
+
+  it "carries out the purges that were told before it could reach Redis" do
+    with_redis do |url, _|
+      redis = Integer(url[/:(\d+)/, 1])
+      free = TCPServer.open("127.0.0.1", 0) { |socket| socket.local_address.ip_port }
+      own, other = [free, redis].map do |port|
+        start(app: APP, settings: { cache: { memory: "16MiB" }, shared: { redis: "redis://127.0.0.1:#{port}/0" } })
+      end
+      first = body("/page/a", to: own)
+      other.command_line("cache", "purge", "/page/a", "--dir", other.dir)
+      assert_equal first, body("/page/a", to: own)
+      with_forwarding(free, redis) { wait_until("the purge") { body("/page/a", to: own) != first } }
+    end
+  end
+
+  # Forwards connections from one port to another.
+  def with_forwarding(from, to)
+    listener = TCPServer.new("127.0.0.1", from)
+    forwarder = Thread.new do
+      loop do
+        ends = [listener.accept, TCPSocket.new("127.0.0.1", to)]
+        [ends, ends.reverse].each { |source, target| Thread.new { IO.copy_stream(source, target) rescue nil } }
+      end
+    end
+    yield
+  ensure
+    forwarder&.kill
+    listener&.close
   end
 
   it "says so when the other servers cannot be told" do

@@ -109,8 +109,8 @@ impl Counts {
         self.purged.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn invalidated(&self) {
-        self.invalidated.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn invalidated(&self, count: u64) {
+        self.invalidated.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn renewed(&self) {

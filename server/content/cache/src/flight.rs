@@ -4,10 +4,8 @@
 //! 1. There is at most one leader for each key. It ends its flight by [`Leader::end`], or by being dropped.
 //! 2. Whoever waits learns how the flight has ended. After [`Outcome::Kept`] the response is in the store; after [`Outcome::Failed`] the stale one
 //!    may be sent; after [`Outcome::Alone`] each goes to the origin itself; after [`Outcome::Abandoned`] the next one leads.
-//! 3. [`Flights::doom`] makes a running flight's response one that is not kept; [`Flights::dooms`] tells it to requests beside flights.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
@@ -20,18 +18,13 @@ pub(crate) enum Outcome {
     Abandoned,
 }
 
-#[derive(Debug)]
-struct Flight {
-    outcome: watch::Sender<Option<Outcome>>,
-    doomed: AtomicBool,
-}
+/// The outcome of a flight, for the clients that wait for it.
+type Flight = watch::Sender<Option<Outcome>>;
 
 /// The running requests by key.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    running: Mutex<HashMap<Box<[u8]>, Arc<Flight>>>,
-    /// How often anything was invalidated or purged.
-    dooms: AtomicU64,
+    running: Mutex<HashMap<Box<[u8]>, Flight>>,
 }
 
 /// The part of a request in a flight.
@@ -46,7 +39,7 @@ pub(crate) enum Part {
 pub(crate) struct Leader {
     flights: Arc<Flights>,
     key: Box<[u8]>,
-    flight: Arc<Flight>,
+    flight: Flight,
     outcome: Outcome,
 }
 
@@ -55,7 +48,7 @@ impl Flights {
     pub(crate) fn join(self: &Arc<Flights>, key: &[u8]) -> Part {
         let mut running = self.running();
         if let Some(flight) = running.get(key) {
-            return Part::Wait(flight.outcome.subscribe());
+            return Part::Wait(flight.subscribe());
         }
         Part::Lead(self.begin(&mut running, key))
     }
@@ -66,38 +59,19 @@ impl Flights {
         (!running.contains_key(key)).then(|| self.begin(&mut running, key))
     }
 
-    fn begin(self: &Arc<Flights>, running: &mut HashMap<Box<[u8]>, Arc<Flight>>, key: &[u8]) -> Leader {
-        let flight = Arc::new(Flight { outcome: watch::Sender::new(None), doomed: AtomicBool::new(false) });
+    fn begin(self: &Arc<Flights>, running: &mut HashMap<Box<[u8]>, Flight>, key: &[u8]) -> Leader {
+        let flight = Flight::new(None);
         running.insert(key.into(), flight.clone());
         Leader { flights: self.clone(), key: key.into(), flight, outcome: Outcome::Abandoned }
     }
 
-    /// Makes the running flights whose keys match end without being kept.
-    pub(crate) fn doom(&self, matches: impl Fn(&[u8]) -> bool) {
-        self.dooms.fetch_add(1, Ordering::AcqRel);
-        for (_, flight) in self.running().iter().filter(|(key, _)| matches(key)) {
-            flight.doomed.store(true, Ordering::Release);
-        }
-    }
-
-    /// Returns a number that changes with each [`Flights::doom`]: for requests that are no flight. They are few, so whatever was invalidated
-    /// meanwhile, their responses are not kept.
-    pub(crate) fn dooms(&self) -> u64 {
-        self.dooms.load(Ordering::Acquire)
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Arc<Flight>>> {
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Flight>> {
         // Nothing in here panics while the lock is held.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Leader {
-    /// Returns whether the resource was invalidated or purged after the flight began.
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.flight.doomed.load(Ordering::Acquire)
-    }
-
     pub(crate) fn end(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -106,7 +80,7 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         self.flights.running().remove(&self.key);
-        self.flight.outcome.send_replace(Some(self.outcome));
+        self.flight.send_replace(Some(self.outcome));
     }
 }
 
@@ -140,15 +114,5 @@ mod tests {
         let waiting = wait(flights.join(b"a"));
         drop(next);
         assert_eq!(*waiting.borrow(), Some(Outcome::Abandoned));
-    }
-
-    #[test]
-    fn a_flight_is_doomed_by_a_purge_during_it_only() {
-        let flights = Arc::new(Flights::default());
-        let [one, other] = [&b"one"[..], b"other"].map(|key| flights.lead(key).unwrap());
-        flights.doom(|key| key == b"one");
-        assert!(one.is_doomed() && !other.is_doomed());
-        drop(one);
-        assert!(!flights.lead(b"one").unwrap().is_doomed());
     }
 }

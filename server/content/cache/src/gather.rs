@@ -9,7 +9,7 @@
 //! 3. [`Gathered::done`] tells the whole body; `None` if it was too long, or broke off.
 
 use bytes::{Bytes, BytesMut};
-use handler::{BodyStream, Chunk, Failure};
+use handler::{BodyStream, Chunk, Failure, FileRegion};
 use net::memory::{Class, Reserved};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -122,6 +122,14 @@ impl Gathered {
     }
 }
 
+/// Reads a part of a file that was made for the response, and is not longer than what is kept. It is in memory, or was written a moment ago.
+pub(crate) fn read(region: &FileRegion) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; usize::try_from(region.len).unwrap_or(usize::MAX)];
+    let read = region.file.read_exact_at(&mut bytes, region.offset);
+    read.map_err(|error| Failure::server(500, format!("a body cannot be read: {error}")))?;
+    Ok(bytes)
+}
+
 impl Shared {
     fn has_room_for(&self, chunk: &Chunk) -> bool {
         let length = match chunk {
@@ -136,14 +144,7 @@ impl Shared {
     fn take(&mut self, chunk: Chunk) -> Result<(), Failure> {
         match chunk {
             Chunk::Bytes(bytes) => self.bytes.extend_from_slice(&bytes),
-            Chunk::File(region) => {
-                let start = self.bytes.len();
-                self.bytes.resize(start + region.len as usize, 0);
-                region.file.read_exact_at(&mut self.bytes[start..], region.offset).map_err(|error| {
-                    self.bytes.truncate(start);
-                    Failure::server(500, format!("a body cannot be read: {error}"))
-                })?;
-            }
+            Chunk::File(region) => self.bytes.extend_from_slice(&read(&region)?),
             Chunk::Offer(_) => {}
         }
         Ok(())

@@ -6,17 +6,14 @@
 use crate::policy::Policy;
 use crate::service::{Cache, Origin};
 use crate::store::Store;
-use crate::testing::request;
-use handler::{
-    Body, Client, Departure, Exchange, Fields, Incoming, Lent, Peer, PeerAddr, Request, Response, Trace,
-};
+use crate::testing::{One, body, exchange, request};
+use handler::{Body, Exchange, Fields, Peer, PeerAddr, Request, Response};
 use proptest::prelude::*;
 use settings::TrustedProxies;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 /// What a response says, in the model's terms.
 #[derive(Debug, Clone, Copy)]
@@ -207,24 +204,6 @@ impl Origin for App {
     }
 }
 
-struct One(Option<bytes::Bytes>);
-
-impl handler::BodyStream for One {
-    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<handler::Chunk, handler::Failure>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(handler::Chunk::Bytes(bytes))))
-    }
-}
-
-struct Present;
-
-impl Client for Present {
-    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-        Poll::Pending
-    }
-
-    fn interim(&self, _: u16, _: &Fields) {}
-}
-
 fn asked(step: &Step) -> Request {
     let cookie = format!("user={}", step.client);
     let secret = format!("Bearer {}", step.client);
@@ -252,23 +231,6 @@ fn asked(step: &Step) -> Request {
 fn link(step: &Step) -> Option<(String, &'static str)> {
     step.forwarding
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_start_matches("for=192.0.2.7;")))
-}
-
-async fn body(response: Response) -> String {
-    match response.body {
-        Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Body::Stream(mut stream) => {
-            let mut all = Vec::new();
-            while let Some(chunk) = std::future::poll_fn(|cx| stream.poll_chunk(cx)).await {
-                match chunk {
-                    Ok(handler::Chunk::Bytes(bytes)) => all.extend_from_slice(&bytes),
-                    other => panic!("{other:?}"),
-                }
-            }
-            String::from_utf8_lossy(&all).into_owned()
-        }
-        _ => String::new(),
-    }
 }
 
 /// Serves a request as the pipeline does.
@@ -305,12 +267,7 @@ async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
     for step in steps {
         app.next.replace(Some((step.said, step.status, step.streams)));
         let before = app.said.borrow().len();
-        let exchange = Exchange {
-            request: Lent::from(asked(step)),
-            incoming: Incoming::Empty,
-            client: Rc::new(Present),
-            trace: Rc::new(Trace::default()),
-        };
+        let exchange = exchange(asked(step));
         let response = served(&cache, exchange, &app).await;
         let calls = app.said.borrow().len() - before;
         if calls > 1 {
@@ -386,12 +343,7 @@ fn the_model_sees_hits_at_all() {
     tokio::task::LocalSet::new().block_on(&runtime, async {
         for client in 0..5 {
             app.next.replace(Some((0, 200, true)));
-            let exchange = Exchange {
-                request: Lent::from(asked(&step(client, 0))),
-                incoming: Incoming::Empty,
-                client: Rc::new(Present),
-                trace: Rc::new(Trace::default()),
-            };
+            let exchange = exchange(asked(&step(client, 0)));
             assert_eq!(body(served(&cache, exchange, &app).await).await, "0");
             tokio::task::yield_now().await;
         }

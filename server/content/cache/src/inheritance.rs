@@ -7,7 +7,6 @@
 //! 3. A file that is damaged, or of another version, ends the reading; what came before it is used.
 
 use crate::disk::format::{read, write};
-use crate::removals::Removals;
 use crate::resource::Resource;
 use crate::store::Store;
 use bytes::Bytes;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 impl Store {
     /// Notes what is removed from now on, until [`Store::inherit`].
     pub fn expect_inheritance(&self) {
-        *self.removals() = Removals::Noted(Vec::new());
+        *self.inherits_since() = Some(self.moment());
     }
 
     /// Writes all resources in memory. Returns their number. Blocks.
@@ -43,6 +42,8 @@ impl Store {
     /// # Errors
     /// The file cannot be read, or is not as it was written.
     pub fn inherit(&self, mut file: File) -> io::Result<usize> {
+        // Without the moment, what was removed is not known.
+        let Some(since) = *self.inherits_since() else { return Ok(0) };
         file.rewind()?;
         let mut left = file.metadata()?.len();
         let mut file = BufReader::new(file);
@@ -59,9 +60,9 @@ impl Store {
             file.read_exact(&mut bytes)?;
             let (key, variants) = read(&Bytes::from(bytes)).ok_or(ErrorKind::InvalidData)?;
             let resource = Resource::new(&key, variants.into_iter().map(Arc::new).collect());
-            count += usize::from(self.add(&key, resource, |resource| !self.removals().has(&key, resource)));
+            count += usize::from(self.add(&key, resource, since));
         }
-        *self.removals() = Removals::Ignored;
+        *self.inherits_since() = None;
         Ok(count)
     }
 }
@@ -79,7 +80,11 @@ mod tests {
     fn filled() -> Arc<Store> {
         let store = Store::new(1 << 20, Policy::default());
         for key in KEYS {
-            store.put(key.as_bytes(), Arc::new(Stored::kept_for_tests(Duration::from_secs(60))));
+            store.put(
+                key.as_bytes(),
+                Arc::new(Stored::kept_for_tests(Duration::from_secs(60))),
+                store.moment(),
+            );
         }
         store
     }
@@ -111,7 +116,7 @@ mod tests {
         let file = written(&filled());
         let new = Store::new(1 << 20, Policy::default());
         new.expect_inheritance();
-        new.put(KEYS[0].as_bytes(), Arc::new(Stored::kept_for_tests(Duration::from_secs(1))));
+        new.put(KEYS[0].as_bytes(), Arc::new(Stored::kept_for_tests(Duration::from_secs(1))), new.moment());
         assert_eq!(new.inherit(file).unwrap(), 3);
         let lifetime = |key: &str| new.get(key.as_bytes()).unwrap().variants[0].lifetime;
         assert_eq!(KEYS.map(lifetime).map(|time| time.as_secs()), [1, 60, 60, 60]);

@@ -27,6 +27,8 @@ mod inheritance;
 mod key;
 mod policy;
 mod purge;
+#[cfg(test)]
+mod races;
 mod removals;
 mod resource;
 mod respond;

@@ -48,11 +48,6 @@ impl Purge {
             }
         }
     }
-
-    /// Returns whether a response with the key, whose tags are not known yet, may be purged.
-    pub(crate) fn may_match(&self, key: &[u8]) -> bool {
-        matches!(self, Purge::Tag(_)) || self.matches(key, std::iter::empty)
-    }
 }
 
 /// Returns the part of a key that is compared: the whole for a URL, the path and query otherwise.
@@ -97,6 +92,5 @@ mod tests {
         let tags: Vec<Box<[u8]>> = vec![Box::from(&b"post-12"[..]), Box::from(&b"posts"[..])];
         let tagged = |tag: &str| Purge::Tag(tag.into()).matches(b"http://a/", || tags.iter());
         assert!(tagged("post-12") && tagged("posts") && !tagged("post") && !tagged("post-1"));
-        assert!(Purge::Tag("post".into()).may_match(b"http://a/"));
     }
 }

@@ -6,6 +6,7 @@ use crate::flight::{self, Leader, Outcome, Part};
 use crate::gather::{self, Unkept};
 use crate::key;
 use crate::policy::Policy;
+use crate::removals::Moment;
 use crate::resource::Resource;
 use crate::respond::{Answered, respond};
 use crate::reuse::{self, Reuse};
@@ -106,8 +107,6 @@ struct Call {
     stale: Option<Arc<Stored>>,
     /// Whether this request is made by the cache itself, to renew what it has sent.
     renews: bool,
-    /// [`Flights::dooms`](flight::Flights::dooms) at its beginning.
-    dooms: u64,
 }
 
 impl Cache {
@@ -259,7 +258,6 @@ impl Cache {
             why: found.why,
             stale: found.stored.filter(|_| confirms),
             renews: false,
-            dooms: self.store.flights.dooms(),
         }
     }
 
@@ -270,16 +268,13 @@ impl Cache {
             b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"QUERY" | b"CONNECT"
         );
         let request = (!safe).then(|| exchange.request.clone());
-        let (asked, since, dooms) = (Instant::now(), SystemTime::now(), self.store.flights.dooms());
+        let (asked, moment) = (Instant::now(), self.store.moment());
         let mut response = origin.call(exchange).await;
-        if let Some(request) = request {
-            let untouched = self.store.flights.dooms() == dooms;
-            if matches!(response.status, 200..=399) {
-                self.invalidate(&request, &response.fields, policy);
-            }
-            if untouched && request.method() == b"POST" && names_itself(&request, &response.fields, policy) {
-                self.keep_post(&request, &response, policy, asked, since);
-            }
+        if let Some(request) = request
+            && matches!(response.status, 200..=399)
+        {
+            let arrival = Arrival::now(asked, moment);
+            self.invalidate(&request, &response, policy, arrival);
         }
         remove_tags(&mut response.fields);
         if policy.status_field && !matches!(response.body, Body::Tunnel { .. }) {
@@ -289,38 +284,20 @@ impl Cache {
     }
 
     /// Removes what is kept for the target of an unsafe request, and for the URIs that its response names.
-    fn invalidate(&self, request: &Request, response: &Fields, policy: &Policy) {
+    fn invalidate(&self, request: &Request, response: &Response, policy: &Policy, arrival: Arrival) {
         let mut own = Vec::new();
         key::write(request, policy.sort_query, &mut own);
-        let named = ["location", "content-location"].iter().filter_map(|name| response.get(name));
-        let others = named.filter_map(|value| key::reference(request, value, policy.sort_query));
-        for key in std::iter::once(own).chain(others) {
-            self.store.flights.doom(|running| running == key);
-            if self.store.remove(&key) {
-                self.store.counts.invalidated();
-            }
-        }
-    }
-
-    /// Keeps the response to a POST that names its own URI as its Content-Location (RFC 9110 section 9.3.3).
-    fn keep_post(
-        &self,
-        request: &Request,
-        response: &Response,
-        policy: &Policy,
-        asked: Instant,
-        since: SystemTime,
-    ) {
-        let (Ok(plan), Body::Bytes(body)) =
-            (storable::judge(request, response, policy, since), &response.body)
-        else {
-            return;
-        };
-        let mut own = Vec::new();
-        key::write(request, policy.sort_query, &mut own);
-        let arrival = Arrival { at: Instant::now(), since: SystemTime::now(), took: asked.elapsed() };
-        let stored = Stored::new(response.status, &response.fields, body.clone(), &plan, request, arrival);
-        self.store.put(&own, Arc::new(stored));
+        let named = |name| key::reference(request, response.fields.get(name)?, policy.sort_query);
+        let (location, content_location) = (named("location"), named("content-location"));
+        let names_itself = content_location.as_ref() == Some(&own);
+        let new = post_response(request, response, policy, arrival).filter(|_| names_itself);
+        let others = [location, content_location].into_iter().flatten().filter(|key| *key != own);
+        let mut removed: u64 = others.map(|key| u64::from(self.store.remove(&key))).sum();
+        removed += u64::from(match new {
+            Some(new) => self.store.replace(&own, Arc::new(new), arrival.moment),
+            None => self.store.remove(&own),
+        });
+        self.store.counts.invalidated(removed);
     }
 
     /// Sends a kept response to a request that has searched for it.
@@ -439,11 +416,10 @@ impl Cache {
             validate(&mut exchange.request, stale);
         }
         let trace = exchange.trace.clone();
-        let asked = Instant::now();
+        let (asked, moment) = (Instant::now(), self.store.moment());
         let mut response = origin.call(exchange).await;
-        let now = Instant::now();
-        let arrival =
-            Arrival { at: now, since: SystemTime::now(), took: now.saturating_duration_since(asked) };
+        let arrival = Arrival::now(asked, moment);
+        let now = arrival.at;
         if let Some(stale) = &call.stale {
             if response.status == 304 {
                 return self.confirmed(&call, stale, &response.fields, arrival, leader);
@@ -477,20 +453,22 @@ impl Cache {
     ) -> Response {
         let merged = stale.merged(update);
         let head = Response::new(stale.status, merged, Body::Bytes(stale.body.clone()));
-        let kept = match storable::judge(&call.request, &head, &call.policy, arrival.since) {
-            Ok(plan) => Arc::new(stale.validated(&head.fields, &plan, arrival)),
+        let (kept, still) = match storable::judge(&call.request, &head, &call.policy, arrival.since) {
+            Ok(plan) => {
+                let kept = Arc::new(stale.validated(&head.fields, &plan, arrival));
+                let still = self.store.put(&call.key, kept.clone(), arrival.moment);
+                (kept, still)
+            }
             // What may not be kept any longer is sent once more.
-            Err(why) => {
-                self.store.remove(&call.key);
-                self.store.refuse(&call.key, why, arrival.at);
+            Err(refused) => {
+                if !refused.by_request {
+                    self.store.remove(&call.key);
+                }
+                self.store.refuse(&call.key, refused, arrival.at);
                 let plan = unkept_plan(&head.fields);
-                Arc::new(stale.validated(&head.fields, &plan, arrival))
+                (Arc::new(stale.validated(&head.fields, &plan, arrival)), false)
             }
         };
-        let still = !self.is_doomed(call.dooms, leader.as_ref()) && self.store.get(&call.key).is_some();
-        if still {
-            self.store.put(&call.key, kept.clone());
-        }
         if let Some(leader) = leader {
             leader.end(if still { Outcome::Kept } else { Outcome::Alone });
         }
@@ -515,7 +493,7 @@ impl Cache {
         let mut status = CacheStatus::forwarded(call.why);
         let judged = storable::judge(&call.request, &response, &call.policy, arrival.since);
         let judged = match judged {
-            Ok(_) if call.request.method() == b"HEAD" => Err(Refusal::Status),
+            Ok(_) if call.request.method() == b"HEAD" => Err(Refusal::Status.into()),
             other => other,
         };
         match judged {
@@ -524,13 +502,15 @@ impl Cache {
                 self.store.counts.missed(&call.key, None);
                 self.keep(&call, plan, &mut response, arrival, leader);
             }
-            Err(why) => {
+            Err(refused) => {
+                let why = refused.why;
                 status.detail = Some(why.name());
                 let head = call.request.method() == b"HEAD";
                 self.store.counts.missed(&call.key, (!head).then_some(why));
                 let says_nothing = is_error(&response) || is_of_client(&response);
                 // A response that replaces a kept one ends it; an error does not.
-                if call.stale.is_some() && !says_nothing && response.status != 304 {
+                let replaces = !refused.by_request && !says_nothing && response.status != 304;
+                if call.stale.is_some() && replaces {
                     self.store.remove(&call.key);
                 }
                 match leader {
@@ -541,7 +521,7 @@ impl Cache {
                         if says_nothing {
                             self.store.counts.refused(why);
                         } else {
-                            self.store.refuse(&call.key, why, arrival.at);
+                            self.store.refuse(&call.key, refused, arrival.at);
                         }
                         leader.end(Outcome::Alone);
                     }
@@ -566,12 +546,12 @@ impl Cache {
         arrival: Arrival,
         leader: Option<Leader>,
     ) {
-        let dooms = call.dooms;
         let length = plan.whole;
         let status = if length.is_some() { 200 } else { response.status };
         let whole = match &response.body {
-            Body::Empty => Some(Bytes::new()),
-            Body::Bytes(bytes) => Some(bytes.clone()),
+            Body::Empty => Some(Ok(Bytes::new())),
+            Body::Bytes(bytes) => Some(Ok(bytes.clone())),
+            Body::File(region) => Some(gather::read(region).map(Bytes::from).map_err(|_| Unkept::Incomplete)),
             _ => None,
         };
         let made = {
@@ -582,7 +562,7 @@ impl Cache {
             }
         };
         if let Some(body) = whole {
-            return self.finish(&call.key, made(body), dooms, leader);
+            return self.finish(&call.key, body.and_then(made), arrival.moment, leader);
         }
         let Body::Stream(origin) = std::mem::replace(&mut response.body, Body::Empty) else { return };
         let most = usize::try_from(call.policy.max_object).unwrap_or(usize::MAX);
@@ -591,38 +571,30 @@ impl Cache {
         let (cache, key) = (self.clone(), call.key.clone());
         spawn_local(async move {
             let body = gathered.done().await;
-            cache.finish(&key, body.and_then(made), dooms, leader);
+            cache.finish(&key, body.and_then(made), arrival.moment, leader);
         });
     }
 
     /// Puts a whole response into the store.
-    fn finish(&self, key: &[u8], made: Result<Arc<Stored>, Unkept>, dooms: u64, leader: Option<Leader>) {
-        let doomed = self.is_doomed(dooms, leader.as_ref());
+    fn finish(&self, key: &[u8], made: Result<Arc<Stored>, Unkept>, moment: Moment, leader: Option<Leader>) {
         let outcome = match made {
-            Ok(_) if doomed => {
-                self.store.counts.refused(Refusal::Invalidated);
-                Outcome::Alone
-            }
             Ok(stored) => {
-                self.store.put(key, stored);
-                Outcome::Kept
+                if self.store.put(key, stored, moment) {
+                    Outcome::Kept
+                } else {
+                    self.store.counts.refused(Refusal::Invalidated);
+                    Outcome::Alone
+                }
             }
             Err(unkept) => {
                 let why = if unkept == Unkept::TooLong { Refusal::TooLong } else { Refusal::Incomplete };
-                self.store.refuse(key, why, Instant::now());
+                self.store.refuse(key, why.into(), Instant::now());
                 Outcome::Alone
             }
         };
         if let Some(leader) = leader {
             leader.end(outcome);
         }
-    }
-}
-
-impl Cache {
-    /// Returns whether the resource of a request was invalidated or purged since it began.
-    fn is_doomed(&self, dooms: u64, leader: Option<&Leader>) -> bool {
-        leader.map_or_else(|| self.store.flights.dooms() != dooms, Leader::is_doomed)
     }
 }
 
@@ -711,13 +683,19 @@ fn validate(request: &mut Request, stored: &Stored) {
     }
 }
 
-/// Returns whether Content-Location names the target of the request.
-fn names_itself(request: &Request, response: &Fields, policy: &Policy) -> bool {
-    let mut own = Vec::new();
-    key::write(request, policy.sort_query, &mut own);
-    let named =
-        response.get("content-location").and_then(|value| key::reference(request, value, policy.sort_query));
-    named == Some(own)
+/// Returns the response to a POST that may be kept for a later GET, if it names the POST's URI as its Content-Location (RFC 9110 section 9.3.3).
+fn post_response(
+    request: &Request,
+    response: &Response,
+    policy: &Policy,
+    arrival: Arrival,
+) -> Option<Stored> {
+    let Body::Bytes(body) = &response.body else { return None };
+    if request.method() != b"POST" || response.status >= 300 {
+        return None;
+    }
+    let plan = storable::judge(request, response, policy, arrival.since).ok()?;
+    Some(Stored::new(response.status, &response.fields, body.clone(), &plan, request, arrival))
 }
 
 fn remove_tags(fields: &mut Fields) {

@@ -88,6 +88,20 @@ impl Refusal {
     }
 }
 
+/// Why a response is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) why: Refusal,
+    /// The request is the reason. A response to another client may be kept, and a kept response stays.
+    pub(crate) by_request: bool,
+}
+
+impl From<Refusal> for Refused {
+    fn from(why: Refusal) -> Refused {
+        Refused { why, by_request: false }
+    }
+}
+
 /// What is known about a response that is kept.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -135,35 +149,37 @@ pub(crate) fn judge(
     response: &Response,
     policy: &Policy,
     now: SystemTime,
-) -> Result<Plan, Refusal> {
+) -> Result<Plan, Refused> {
+    let by_request = |why| Err(Refused { why, by_request: true });
+    let refused = |why: Refusal| Err(why.into());
     if memory::level() >= Level::Files {
-        return Err(Refusal::Memory);
+        return refused(Refusal::Memory);
     }
     let fields = &response.fields;
     let whole = whole_of_part(response).filter(|_| response.status == 206);
     // 304, 412 and 416 say something about one request, a 206 about a part of the resource unless that is all of it.
     let of_request = matches!(response.status, 206 | 304 | 412 | 416) && whole.is_none();
     if of_request || !matches!(response.status, 200..=599) || matches!(response.body, Body::Tunnel { .. }) {
-        return Err(Refusal::Status);
+        return refused(Refusal::Status);
     }
     let summary = FieldSummary::of(&request.fields);
     if let Some(why) = of_one_client(request, summary, policy) {
-        return Err(why);
+        return by_request(why);
     }
     let (directives, targeted) = match targeted::read(fields) {
         Some(directives) => (directives, true),
         None => (ResponseDirectives::of(fields), false),
     };
     if directives.must_understand && !is_understood(response.status) {
-        return Err(Refusal::Status);
+        return refused(Refusal::Status);
     }
     // A cache that understands the status ignores no-store beside must-understand (section 5.2.2.3).
     let no_store = directives.no_store && !directives.must_understand;
     if no_store {
-        return Err(Refusal::NoStore);
+        return refused(Refusal::NoStore);
     }
     if directives.private {
-        return Err(Refusal::Private);
+        return refused(Refusal::Private);
     }
     let shared = directives.public && policy.cookies;
     let sets_cookie = ["set-cookie", "set-cookie2"].iter().any(|name| {
@@ -172,23 +188,22 @@ pub(crate) fn judge(
     });
     let vary = Vary::of(fields);
     if (sets_cookie || vary.has("cookie")) && !shared {
-        return Err(Refusal::Cookie);
+        return refused(Refusal::Cookie);
     }
     let shared_by_users = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
     if summary.authorization && !shared_by_users {
-        return Err(Refusal::Authorization);
+        return by_request(Refusal::Authorization);
     }
     if vary.has("authorization") && !(directives.public && policy.authorization) {
-        return Err(Refusal::Authorization);
+        return refused(Refusal::Authorization);
     }
-    let Vary::By(vary) = vary else { return Err(Refusal::Vary) };
+    let Vary::By(vary) = vary else { return refused(Refusal::Vary) };
     let lifetime = lifetime(response.status, fields, &directives, targeted, policy.heuristic, now);
     // The heuristic is for resources that are the same for all: a cookie makes that uncertain. An app that sends an entity tag wants to be asked
     // (`fresh_when`).
+    let by_cookie = matches!(lifetime, Lifetime::Heuristic(_)) && request.fields.get("cookie").is_some();
     let lifetime = match lifetime {
-        Lifetime::Heuristic(_) if request.fields.get("cookie").is_some() || fields.get("etag").is_some() => {
-            Lifetime::Unknown
-        }
+        Lifetime::Heuristic(_) if by_cookie || fields.get("etag").is_some() => Lifetime::Unknown,
         other => other,
     };
     let validator = fields.get("etag").is_some() || fields.get("last-modified").is_some();
@@ -198,19 +213,20 @@ pub(crate) fn judge(
         Lifetime::Explicit(time) if !time.is_zero() || validator => {}
         Lifetime::Heuristic(time) if !time.is_zero() => {}
         _ if revalidates => {}
-        _ => return Err(Refusal::NoLifetime),
+        _ => return Err(Refused { why: Refusal::NoLifetime, by_request: by_cookie }),
     }
     if request.method() != b"GET" && !matches!(lifetime, Lifetime::Explicit(_)) {
-        return Err(Refusal::NoLifetime);
+        return refused(Refusal::NoLifetime);
     }
     match &response.body {
-        Body::File(_) => return Err(Refusal::File),
+        Body::File(region) if !region.file.is_made() => return refused(Refusal::File),
+        Body::File(region) if region.len > policy.max_object => return refused(Refusal::TooLong),
         Body::Stream(_) if is_event_stream(fields) || is_endless(response, &directives, lifetime) => {
-            return Err(Refusal::Stream);
+            return refused(Refusal::Stream);
         }
-        Body::Bytes(bytes) if bytes.len() as u64 > policy.max_object => return Err(Refusal::TooLong),
+        Body::Bytes(bytes) if bytes.len() as u64 > policy.max_object => return refused(Refusal::TooLong),
         Body::Stream(_) if declared(response).is_some_and(|length| length > policy.max_object) => {
-            return Err(Refusal::TooLong);
+            return refused(Refusal::TooLong);
         }
         _ => {}
     }
@@ -246,7 +262,7 @@ mod tests {
 
     fn of(asked: &[(&str, &str)], all: &[(&str, &str)], policy: &Policy) -> Result<(), Refusal> {
         let plan = judge(&request("GET", "/", asked), &response(200, all), policy, SystemTime::now());
-        plan.map(|_| ())
+        plan.map(|_| ()).map_err(|refused| refused.why)
     }
 
     const FRESH: (&str, &str) = ("Cache-Control", "max-age=60");
@@ -307,7 +323,9 @@ mod tests {
         let policy = Policy::default();
         let all = [("Cache-Control", "must-understand, no-store, max-age=60")];
         let judged = |status| {
-            judge(&request("GET", "/", &[]), &response(status, &all), &policy, SystemTime::now()).err()
+            judge(&request("GET", "/", &[]), &response(status, &all), &policy, SystemTime::now())
+                .err()
+                .map(|refused| refused.why)
         };
         assert_eq!((judged(200), judged(299)), (None, Some(Refusal::Status)));
     }
@@ -327,7 +345,9 @@ mod tests {
     fn streams_that_others_would_wait_for_are_not_kept() {
         let of = |all: &[(&str, &str)]| {
             let response = Response { body: Body::Stream(Box::new(Endless)), ..response(200, all) };
-            judge(&request("GET", "/", &[]), &response, &Policy::default(), SystemTime::now()).err()
+            judge(&request("GET", "/", &[]), &response, &Policy::default(), SystemTime::now())
+                .err()
+                .map(|refused| refused.why)
         };
         assert_eq!(of(&[FRESH, ("Content-Type", "text/event-stream; charset=utf-8")]), Some(Refusal::Stream));
         let live = [("Cache-Control", "no-cache"), ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")];

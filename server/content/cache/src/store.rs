@@ -5,7 +5,11 @@
 //! moment, tells what it has evicted, and takes a third of the time for a hit. foyer brings a disk engine that wants a runtime of its own with
 //! several threads. The site's caches use `quick_cache` already.
 //!
-//! Contract: [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms, tags and bookkeeping.
+//! Contract:
+//! 1. [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms, tags and bookkeeping.
+//! 2. After [`Store::remove`] and [`Store::purge`] no response that was asked for before returns, in whatever way it is on its way ([`removals`]).
+//!
+//! [`removals`]: crate::removals
 
 use crate::counts::Counts;
 use crate::disk::Disk;
@@ -13,9 +17,9 @@ use crate::flight::Flights;
 use crate::key;
 use crate::policy::Policy;
 use crate::purge::Purge;
-use crate::removals::{Removal, Removals};
+use crate::removals::{Moment, Recent, Removals};
 use crate::resource::Resource;
-use crate::storable::Refusal;
+use crate::storable::{Refusal, Refused};
 use crate::stored::Stored;
 use net::memory::{self, Class, Level};
 use quick_cache::sync::Cache;
@@ -29,8 +33,11 @@ use std::time::{Duration, Instant};
 /// room for a new one: see [`least_useful`].
 const MOST_VARIANTS: usize = 32;
 
-/// One resource of this many makes room each time that memory is found scarce.
+/// While memory is scarce, one resource of this many makes room each [`SHRINK_PAUSE`].
 const SHRINK: usize = 8;
+
+/// In this time memory is measured again.
+const SHRINK_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a URL whose response may not be shared is not collapsed.
 const NOT_COLLAPSED: Duration = Duration::from_secs(30);
@@ -82,9 +89,12 @@ pub struct Store {
     disk: Option<Arc<Disk>>,
     /// The bytes that are counted for the memory of the process.
     counted: Counted,
-    writing: Mutex<()>,
-    /// What was removed since the program serves, for what it will inherit.
-    removals: Mutex<Removals>,
+    /// Locked while resources are changed.
+    removals: Arc<Removals>,
+    /// When this program began to serve, if it will get the kept responses of another one.
+    inherits_since: Mutex<Option<Moment>>,
+    /// When resources made room for memory last.
+    shrunk: Mutex<Option<Instant>>,
     policy: RwLock<Arc<Policy>>,
 }
 
@@ -128,8 +138,9 @@ impl Store {
         limit: u64,
         log: Box<dyn Fn(&str) + Send>,
     ) -> Result<Arc<Store>, String> {
-        let disk = Some(Arc::new(Disk::open(folder, limit, log)?));
-        Ok(Arc::new(Store { disk, ..Store::without_disk(memory, policy) }))
+        let store = Store::without_disk(memory, policy);
+        let disk = Some(Arc::new(Disk::open(folder, limit, log, store.removals.clone())?));
+        Ok(Arc::new(Store { disk, ..store }))
     }
 
     fn without_disk(memory: u64, policy: Policy) -> Store {
@@ -154,8 +165,9 @@ impl Store {
             evicted,
             disk: None,
             counted: Counted::default(),
-            writing: Mutex::default(),
-            removals: Mutex::default(),
+            removals: Arc::default(),
+            inherits_since: Mutex::default(),
+            shrunk: Mutex::default(),
             policy: RwLock::new(Arc::new(policy)),
         }
     }
@@ -201,27 +213,43 @@ impl Store {
         self.resources.get(key)
     }
 
-    /// Adds a response, in place of the variant that it renews. One that was asked for before that variant comes too late.
-    pub(crate) fn put(&self, key: &[u8], stored: Arc<Stored>) {
-        let _writing = self.writing();
+    /// Returns the present moment, for a request to the origin that begins.
+    pub(crate) fn moment(&self) -> Moment {
+        self.removals.now()
+    }
+
+    /// Adds a response that was asked for at `moment`, in place of the variant that it renews. Returns whether it may be used: false if it was
+    /// removed since.
+    pub(crate) fn put(&self, key: &[u8], stored: Arc<Stored>, moment: Moment) -> bool {
+        let recent = self.removals.lock();
+        if recent.cover(moment, key, stored.tags.iter()) {
+            return false;
+        }
+        self.insert(key, stored, &recent);
+        drop(recent);
+        self.not_collapsed.remove(key);
+        self.counts.stored();
+        self.count();
+        true
+    }
+
+    fn insert(&self, key: &[u8], stored: Arc<Stored>, recent: &Recent) {
         let mut variants = self.get(key).map(|resource| resource.variants.clone()).unwrap_or_default();
-        if variants.iter().any(|other| other.selection == stored.selection && other.asked() > stored.asked())
-        {
+        let renewed = |other: &Arc<Stored>| other.selection == stored.selection;
+        // Answers of the origin may overtake each other.
+        if variants.iter().any(|other| renewed(other) && other.asked() > stored.asked()) {
             return;
         }
-        variants.retain(|other| other.selection != stored.selection);
+        variants.retain(|other| !renewed(other));
         if variants.len() >= MOST_VARIANTS {
             variants.remove(least_useful(&variants, Instant::now()));
         }
         variants.push(stored);
         let resource = Resource::new(key, variants);
         if let Some(disk) = &self.disk {
-            disk.put(key, resource.clone());
+            disk.put(key, resource.clone(), recent.now());
         }
         self.resources.insert(key.into(), resource);
-        self.not_collapsed.remove(key);
-        self.counts.stored();
-        self.count();
     }
 
     /// Counts the memory.
@@ -231,7 +259,15 @@ impl Store {
 
     /// Removes about an eighth of the responses, because memory is scarce.
     #[cold]
-    fn shrink(&self) {
+    fn shrink(&self, now: Instant) {
+        {
+            // If another thread holds the lock, it shrinks the store.
+            let Ok(mut last) = self.shrunk.try_lock() else { return };
+            if last.is_some_and(|last| now.saturating_duration_since(last) < SHRINK_PAUSE) {
+                return;
+            }
+            *last = Some(now);
+        }
         let turn = AtomicUsize::new(0);
         self.resources.retain(|_, _| {
             let goes = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(SHRINK);
@@ -241,14 +277,9 @@ impl Store {
         self.count();
     }
 
-    /// Lets one thread change entries at a time: each change reads an entry first, which must not be removed meanwhile.
-    fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts an entry again after it has grown.
     pub(crate) fn weigh_again(&self, key: &[u8]) {
-        let _writing = self.writing();
+        let _changes = self.removals.lock();
         if let Some(resource) = self.get(key) {
             self.resources.insert(key.into(), Resource::new(key, resource.variants.clone()));
             self.count();
@@ -256,11 +287,29 @@ impl Store {
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
-        let _writing = self.writing();
-        self.removals().note(|| Removal::Key(key.into()));
+        let removed = self.take(key, &mut self.removals.lock());
+        self.count();
+        removed
+    }
+
+    /// Removes a resource, and adds the response to the unsafe request that has changed it, asked for at `moment`. Returns whether there was one.
+    pub(crate) fn replace(&self, key: &[u8], stored: Arc<Stored>, moment: Moment) -> bool {
+        let mut recent = self.removals.lock();
+        let is_old = recent.cover(moment, key, stored.tags.iter());
+        let removed = self.take(key, &mut recent);
+        if !is_old {
+            self.insert(key, stored, &recent);
+            self.counts.stored();
+        }
+        drop(recent);
+        self.count();
+        removed
+    }
+
+    fn take(&self, key: &[u8], recent: &mut Recent) -> bool {
+        self.removals.remove(key, recent);
         let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
         let in_memory = self.resources.remove(key).is_some();
-        self.count();
         in_memory || on_disk
     }
 
@@ -271,24 +320,24 @@ impl Store {
 
     /// Reads a resource from the folder into memory.
     pub(crate) async fn load(&self, key: &[u8]) -> Option<Arc<Resource>> {
-        let (disk, wanted) = (self.disk.clone()?, Box::<[u8]>::from(key));
+        let (disk, wanted, moment) = (self.disk.clone()?, Box::<[u8]>::from(key), self.moment());
         let variants = tokio::task::spawn_blocking(move || disk.load(&wanted)).await.ok()??;
-        let _writing = self.writing();
-        // A response that has arrived meanwhile is newer; one that was removed meanwhile stays so.
+        let recent = self.removals.lock();
+        // A response that has arrived meanwhile is newer.
         if let Some(resource) = self.get(key) {
             return Some(resource);
         }
-        let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
-        if self.is_on_disk(key) {
-            self.resources.insert(key.into(), resource.clone());
-            self.count();
-            return Some(resource);
+        if recent.cover(moment, key, variants.iter().flat_map(|stored| stored.tags.iter())) {
+            return None;
         }
-        None
+        let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
+        self.resources.insert(key.into(), resource.clone());
+        self.count();
+        Some(resource)
     }
 
-    pub(crate) fn removals(&self) -> MutexGuard<'_, Removals> {
-        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn inherits_since(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.inherits_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns all that is in memory.
@@ -296,15 +345,11 @@ impl Store {
         self.resources.iter()
     }
 
-    /// Adds a resource that is not there, if `may` allows it. Returns whether it was added.
-    pub(crate) fn add(
-        &self,
-        key: &[u8],
-        resource: Arc<Resource>,
-        may: impl FnOnce(&Resource) -> bool,
-    ) -> bool {
-        let _writing = self.writing();
-        let adds = self.resources.peek(key).is_none() && may(&resource);
+    /// Adds a resource that is not there and was not removed since the moment. Returns whether it was added.
+    pub(crate) fn add(&self, key: &[u8], resource: Arc<Resource>, since: Moment) -> bool {
+        let recent = self.removals.lock();
+        let tags = resource.variants.iter().flat_map(|stored| stored.tags.iter());
+        let adds = self.resources.peek(key).is_none() && !recent.cover(since, key, tags);
         if adds {
             self.resources.insert(key.into(), resource);
             self.count();
@@ -319,12 +364,13 @@ impl Store {
     }
 
     /// Notes that a response may not be shared.
-    pub(crate) fn refuse(&self, key: &[u8], why: Refusal, now: Instant) {
+    pub(crate) fn refuse(&self, key: &[u8], refused: Refused, now: Instant) {
+        let Refused { why, by_request } = refused;
         self.counts.refused(why);
         if why == Refusal::Memory && memory::level() >= Level::Waiting {
-            self.shrink();
+            self.shrink(now);
         }
-        if !matches!(why, Refusal::Incomplete | Refusal::Invalidated | Refusal::Memory) {
+        if !by_request && !matches!(why, Refusal::Incomplete | Refusal::Invalidated | Refusal::Memory) {
             self.part(key, now);
         }
     }
@@ -349,13 +395,11 @@ impl Store {
         self.failing.get(key).is_some_and(|until| now < until)
     }
 
-    /// Removes what is purged, and what is on its way. Returns the number of removed resources.
+    /// Removes what is purged. Returns the number of removed resources.
     pub fn purge(&self, purge: &Purge) -> usize {
-        // First the requests that run: their responses may be older than the purge.
-        self.flights.doom(|key| purge.may_match(key));
+        let mut recent = self.removals.lock();
+        self.removals.purge(purge, &mut recent);
         let removing = AtomicUsize::new(0);
-        let _writing = self.writing();
-        self.removals().note(|| Removal::Purge(purge.clone()));
         self.resources.retain(|key, resource| {
             let matches =
                 purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()));
@@ -364,6 +408,7 @@ impl Store {
             }
             !matches
         });
+        drop(recent);
         let mut removed = removing.into_inner();
         if let Some(disk) = &self.disk {
             // Those that were in memory too have been counted.
@@ -373,6 +418,13 @@ impl Store {
         self.count();
         self.counts.purged(removed as u64);
         removed
+    }
+
+    /// Waits until the files of what was removed are gone from the folder, and until earlier responses are written.
+    pub async fn flushed(&self) {
+        if let Some(disk) = &self.disk {
+            disk.flushed().await;
+        }
     }
 
     /// Returns the key of the resource that is asked for most at a path and query, on any host.
@@ -487,6 +539,7 @@ mod tests {
     use crate::testing::request;
     use handler::{Body, Fields, Response};
     use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
     use std::time::SystemTime;
 
     fn stored(size: usize, asked: &[(&str, &str)], vary: &str) -> Arc<Stored> {
@@ -498,7 +551,7 @@ mod tests {
         let request = request("GET", "/", asked);
         let response = Response::new(200, fields, Body::Bytes(body.clone()));
         let plan = judge(&request, &response, &Policy::default(), SystemTime::now()).unwrap();
-        let arrival = Arrival { at: Instant::now(), since: SystemTime::now(), took: Duration::ZERO };
+        let arrival = Arrival::now(Instant::now(), Moment::default());
         Arc::new(Stored::new(200, &response.fields, body, &plan, &request, arrival))
     }
 
@@ -506,7 +559,11 @@ mod tests {
     fn a_variant_takes_the_place_of_the_one_that_it_renews() {
         let store = Store::new(1 << 20, Policy::default());
         for (language, size) in [("en", 10), ("de", 20), ("en", 30)] {
-            store.put(b"http://a/", stored(size, &[("Accept-Language", language)], "Accept-Language"));
+            store.put(
+                b"http://a/",
+                stored(size, &[("Accept-Language", language)], "Accept-Language"),
+                store.moment(),
+            );
         }
         let resource = store.get(b"http://a/").unwrap();
         let size = |language| {
@@ -525,10 +582,10 @@ mod tests {
         let store = Store::new(8 << 20, Policy::default());
         let of = |language: &str| stored(10, &[("Accept-Language", language)], "Accept-Language");
         let real = of("en");
-        store.put(b"http://a/", real.clone());
+        store.put(b"http://a/", real.clone(), store.moment());
         real.hits.fetch_add(1, Ordering::Relaxed);
         for made_up in 0..1000 {
-            store.put(b"http://a/", of(&format!("x-{made_up}")));
+            store.put(b"http://a/", of(&format!("x-{made_up}")), store.moment());
         }
         let resource = store.get(b"http://a/").unwrap();
         assert_eq!(resource.variants.len(), MOST_VARIANTS);
@@ -539,8 +596,8 @@ mod tests {
     fn a_response_that_was_asked_for_earlier_comes_too_late() {
         let store = Store::new(1 << 20, Policy::default());
         let (first, second) = (stored(10, &[], ""), stored(20, &[], ""));
-        store.put(b"http://a/", second);
-        store.put(b"http://a/", first);
+        store.put(b"http://a/", second, store.moment());
+        store.put(b"http://a/", first, store.moment());
         assert_eq!(store.get(b"http://a/").unwrap().variants[0].body.len(), 20);
     }
 
@@ -549,13 +606,13 @@ mod tests {
         let store = Store::new(1 << 20, Policy { max_object: 64 << 10, ..Policy::default() });
         let key = |number: usize| format!("http://a/{number}").into_bytes();
         for number in 0..20 {
-            store.put(&key(number), stored(10_000, &[], ""));
+            store.put(&key(number), stored(10_000, &[], ""), store.moment());
         }
         for _ in 0..20 {
             (0..20).for_each(|number| drop(store.get(&key(number))));
         }
         for number in 1000..3000 {
-            store.put(&key(number), stored(10_000, &[], ""));
+            store.put(&key(number), stored(10_000, &[], ""), store.moment());
             // The pages that are asked for often are asked for during the scan, too.
             store.get(&key(number % 20));
         }
@@ -563,22 +620,84 @@ mod tests {
         assert!(left >= 16, "{left} of 20 are left");
         assert!(store.evicted() > 1000 && store.bytes() <= 1 << 20);
         let evicted = store.evicted();
-        store.put(&key(0), stored(10, &[], ""));
-        store.put(&key(0), stored(10, &[], ""));
+        store.put(&key(0), stored(10, &[], ""), store.moment());
+        store.put(&key(0), stored(10, &[], ""), store.moment());
         assert!(store.evicted() <= evicted + 1, "a replaced entry is none that had to make room");
+    }
+
+    #[test]
+    fn scarce_memory_takes_a_part_at_a_time_however_many_responses_are_refused() {
+        let store = Store::new(1 << 20, Policy::default());
+        let key = |number: usize| format!("http://a/{number}").into_bytes();
+        (0..64).for_each(|number| _ = store.put(&key(number), stored(10, &[], ""), store.moment()));
+        let now = Instant::now();
+        (0..36).for_each(|_| store.shrink(now));
+        assert_eq!(store.len(), 56);
+        store.shrink(now + SHRINK_PAUSE);
+        assert_eq!(store.len(), 49);
     }
 
     #[test]
     fn entries_that_have_grown_are_counted_again() {
         let store = Store::new(1 << 20, Policy::default());
         let one = stored(1000, &[], "");
-        store.put(b"http://a/", one.clone());
+        store.put(b"http://a/", one.clone(), store.moment());
         let before = store.bytes();
         one.forms.set(representation::coding::Coding::Gzip, Some(vec![0; 500].into()));
         store.weigh_again(b"http://a/");
         assert_eq!(store.bytes(), before + 500);
         store.remove(b"http://a/");
         assert_eq!(store.bytes(), 0);
+    }
+
+    /// Other threads put responses, weigh them, and read them from the disk, while this one removes them.
+    #[test]
+    fn what_is_removed_does_not_come_back_from_another_thread() {
+        const KEY: &[u8] = b"http://example.org/";
+        let dir = tempfile::tempdir().unwrap();
+        let store =
+            Store::with_disk(1 << 20, Policy::default(), dir.path(), 1 << 20, Box::new(|_| {})).unwrap();
+        // The version of the page is the size of its body.
+        let (version, over) = (AtomicUsize::new(1), AtomicBool::new(false));
+        let until_over = |step: &dyn Fn()| {
+            while !over.load(Ordering::Relaxed) {
+                step();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until_over(&|| {
+                    let moment = store.moment();
+                    let stored = stored(version.load(Ordering::SeqCst), &[], "");
+                    store.put(KEY, stored, moment);
+                    std::thread::sleep(Duration::from_micros(50));
+                });
+            });
+            scope.spawn(|| until_over(&|| store.weigh_again(KEY)));
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                until_over(&|| {
+                    store.resources.remove(KEY);
+                    drop(runtime.block_on(store.load(KEY)));
+                });
+            });
+            for number in 0..3000 {
+                let new = version.fetch_add(1, Ordering::SeqCst) + 1;
+                match number % 3 {
+                    0 => _ = store.remove(KEY),
+                    1 => _ = store.purge(&Purge::Path("/".to_owned())),
+                    _ => _ = store.purge(&Purge::Tag("all".to_owned())),
+                }
+                for _ in 0..200 {
+                    let kept = store.get(KEY).map(|resource| resource.variants[0].body.len());
+                    if kept.is_some_and(|kept| kept < new) {
+                        over.store(true, Ordering::Relaxed);
+                        panic!("version {kept:?} after the removal of all before {new}");
+                    }
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     }
 
     proptest! {
@@ -588,7 +707,7 @@ mod tests {
         fn the_limit_is_never_exceeded(sizes in prop::collection::vec((0_usize..40, 0_usize..200_000), 1..200)) {
             let store = Store::new(1 << 20, Policy { max_object: 256 << 10, ..Policy::default() });
             for (number, size) in sizes {
-                store.put(format!("http://a/{number}").as_bytes(), stored(size, &[], ""));
+                store.put(format!("http://a/{number}").as_bytes(), stored(size, &[], ""), store.moment());
                 prop_assert!(store.bytes() <= store.memory());
             }
             prop_assert_eq!(store.purge(&Purge::Tag("all".into())) > 0, true);

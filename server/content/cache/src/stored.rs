@@ -6,6 +6,7 @@
 use crate::counts::RouteCounts;
 use crate::directives::ResponseDirectives;
 use crate::freshness::initial_age;
+use crate::removals::Moment;
 use crate::storable::Plan;
 use crate::vary::Selection;
 use bytes::Bytes;
@@ -145,7 +146,7 @@ pub(crate) struct Stored {
     pub(crate) rules: Rules,
     /// Tags for purges.
     pub(crate) tags: Box<[Box<[u8]>]>,
-    /// The time that the origin took for it.
+    /// The time from the request to the origin until `arrived`.
     pub(crate) took: Duration,
     pub(crate) hits: AtomicU64,
     /// The counts of its route, once it has been sent.
@@ -173,6 +174,16 @@ pub(crate) struct Arrival {
     pub(crate) since: SystemTime,
     /// The time between request and response.
     pub(crate) took: Duration,
+    /// The moment of the request. A response whose resource was removed since is not kept.
+    pub(crate) moment: Moment,
+}
+
+impl Arrival {
+    /// Returns the times of a response that arrives now and was asked for at `asked`, the moment `moment`.
+    pub(crate) fn now(asked: Instant, moment: Moment) -> Arrival {
+        let at = Instant::now();
+        Arrival { at, since: SystemTime::now(), took: at.saturating_duration_since(asked), moment }
+    }
 }
 
 impl Stored {
@@ -221,8 +232,8 @@ impl Stored {
             since: arrival.since,
             selection: self.selection.clone(),
             rules: Rules::of(&plan.directives),
-            tags: self.tags.clone(),
-            took: self.took,
+            tags: Some(tags(fields)).filter(|tags| !tags.is_empty()).unwrap_or_else(|| self.tags.clone()),
+            took: arrival.took,
             hits: AtomicU64::new(self.hits.load(Ordering::Relaxed)),
             route: self.route.clone(),
         }
@@ -281,7 +292,7 @@ impl Stored {
             selection: parts.selection,
             rules: parts.rules,
             tags: parts.tags,
-            took: parts.took,
+            took: parts.took + before,
             hits: AtomicU64::new(0),
             route: OnceLock::new(),
         }
@@ -429,7 +440,7 @@ mod tests {
         let request = request("GET", "/", &[]);
         let response = Response::new(200, fields, Body::Bytes("body".into()));
         let plan = judge(&request, &response, &Policy::default(), SystemTime::now()).unwrap();
-        let arrival = Arrival { at: Instant::now(), since: SystemTime::now(), took: Duration::ZERO };
+        let arrival = Arrival::now(Instant::now(), Moment::default());
         Stored::new(200, &response.fields, "body".into(), &plan, &request, arrival)
     }
 
@@ -466,5 +477,36 @@ mod tests {
             (merged.get("content-type"), merged.get("content-length")),
             (Some(&b"text/plain"[..]), None)
         );
+    }
+
+    /// Whatever said the Date of the response and of the 304, the confirmed response is as old as the 304, and has its tags.
+    #[test]
+    fn a_304_makes_a_response_young() {
+        let then = SystemTime::now();
+        let later = then + Duration::from_secs(100);
+        let dates = [0, 100, 90].map(|seconds| date::format(then + Duration::from_secs(seconds)));
+        let [old, new, aged] = dates.each_ref().map(|date| ("Date", &**date));
+        let tag = ("Cache-Tag", "new");
+        for (first, update, age, tags) in [
+            (&[][..], &[][..], 0, 1),
+            (&[old], &[], 0, 1),
+            (&[], &[new], 0, 1),
+            (&[old], &[new, tag, ("Surrogate-Key", "newer")], 0, 2),
+            (&[old, ("Age", "5")], &[], 0, 1),
+            (&[], &[aged], 10, 1),
+            (&[], &[("Age", "7")], 7, 1),
+        ] {
+            let stored = stored(&[first, &[("Cache-Tag", "old")]].concat());
+            let mut fields = Fields::default();
+            update.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+            let arrival = Arrival { since: later, ..Arrival::now(Instant::now(), Moment::default()) };
+            let response = Response::new(200, stored.merged(&fields), Body::Empty);
+            let plan = judge(&request("GET", "/", &[]), &response, &Policy::default(), later).unwrap();
+            let confirmed = stored.validated(&response.fields, &plan, arrival);
+            assert_eq!(confirmed.age(arrival.at).as_secs(), age, "{first:?} {update:?}");
+            assert_eq!(confirmed.tags.len(), tags, "{update:?}");
+            assert!(confirmed.tags[0].starts_with(if tags == 2 { b"newer" } else { b"old" }));
+            assert!(confirmed.head.get("date").is_some() && confirmed.head.get("cache-tag").is_none());
+        }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! Contract:
 //! 1. An order is carried out here at once. It reaches the others as soon as they and Redis are connected.
-//! 2. The stream keeps about [`MOST_ORDERS`] orders. A server that finds a gap removes everything that it keeps.
+//! 2. The stream keeps about [`MOST_ORDERS`] orders. A server that finds a gap removes everything that it keeps. So does a server that does not know its
+//!    place in the stream when it reaches Redis for the first time. Beside the files of `cache.disk` the place survives the server.
 //! 3. No request waits for Redis.
 
 use super::carry_out;
@@ -13,12 +14,14 @@ use cache::{Purge, Store};
 use control::cache::PurgeOrder;
 use redis::{Client, Config, Error, ErrorKind, Value, ValueSink, command};
 use settings::Settings;
+use std::fs;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of orders that the stream keeps, about.
-const MOST_ORDERS: &str = "10000";
+const MOST_ORDERS: u64 = 10_000;
 
 /// Redis answers a server that waits for orders at least this often, in milliseconds.
 const BLOCK: &str = "5000";
@@ -36,6 +39,8 @@ pub(crate) struct SharedPurges {
     /// Random; orders of this server are not carried out twice.
     own: String,
     timeout: Duration,
+    /// The file with the place in the stream, in the folder of `cache.disk`.
+    place: Option<PathBuf>,
 }
 
 /// The id of an entry of a stream: milliseconds and a number.
@@ -55,11 +60,14 @@ impl SharedPurges {
             ..Config::default()
         };
         config.set_url(url).map_err(|why| format!("shared.redis: {why}"))?;
+        let key = format!("firebrick:{}:purges", shared.group);
+        let place = settings.cache.disk.as_ref().map(|folder| folder.join("purges"));
         Ok(Some(Rc::new(SharedPurges {
             client: Client::new(config),
-            key: format!("firebrick:{}:purges", shared.group),
+            key,
             own: format!("{:016x}", fastrand::u64(..)),
             timeout: shared.timeout + CONNECT,
+            place,
         })))
     }
 
@@ -69,16 +77,21 @@ impl SharedPurges {
     /// Redis cannot be reached: the others still keep what was purged here.
     pub(crate) async fn tell(&self, order: &PurgeOrder) -> Result<(), String> {
         let text = serde_json::to_string(order).map_err(|error| error.to_string())?;
-        let words = ["XADD", &self.key, "MAXLEN", "~", MOST_ORDERS, "*", "from", &self.own, "order", &text];
+        let most = MOST_ORDERS.to_string();
+        let words = ["XADD", &self.key, "MAXLEN", "~", &most, "*", "from", &self.own, "order", &text];
         self.call(&words).await.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Carries out the orders of others as long as the server lives.
     pub(crate) async fn follow(self: Rc<SharedPurges>, store: Arc<Store>, log: impl Fn(&str)) {
-        let mut last = None;
-        let mut away = false;
+        let mut last = self.saved_place();
+        let (mut saved, mut away) = (last, false);
         loop {
-            let outcome = self.read(&mut last, &store).await;
+            let outcome = self.read(&mut last, &store, &log).await;
+            if let Some(id) = last.filter(|_| last != saved) {
+                saved = last;
+                self.save_place(id, &store).await;
+            }
             match outcome {
                 Ok(()) if away => {
                     away = false;
@@ -88,7 +101,7 @@ impl SharedPurges {
                 Err(error) => {
                     if !away {
                         log(&format!(
-                            "cache: purges of other servers are not heard until Redis is back ({error}); they are made up for then"
+                            "cache: purges of other servers wait until Redis can be reached again ({error})"
                         ));
                     }
                     away = true;
@@ -99,18 +112,24 @@ impl SharedPurges {
     }
 
     /// Waits for the next orders and carries them out.
-    async fn read(&self, last: &mut Option<EntryId>, store: &Store) -> Result<(), Error> {
+    async fn read(
+        &self,
+        last: &mut Option<EntryId>,
+        store: &Arc<Store>,
+        log: &impl Fn(&str),
+    ) -> Result<(), Error> {
         let from = match *last {
-            Some(known) => {
-                if self.has_gap(known).await? {
-                    store.purge(&Purge::All);
-                    let newest = self.newest().await?;
-                    *last = Some(newest);
-                    return Ok(());
+            Some(known) if !self.has_gap(known).await? => known,
+            _ => {
+                let newest = self.newest().await?;
+                let removed = store.purge(&Purge::All);
+                if removed > 0 {
+                    log(&format!(
+                        "cache: all {removed} kept resources are removed, because orders of other servers to purge them may be lost"
+                    ));
                 }
-                known
+                *last.insert(newest)
             }
-            None => *last.insert(self.newest().await?),
         };
         let connection = self.client.dedicated();
         let from = format!("{}-{}", from.0, from.1);
@@ -159,10 +178,39 @@ impl SharedPurges {
         let value = self.call(&["XRANGE", &self.key, "-", "+", "COUNT", "1"]).await?;
         let oldest = entries(value).first().map(|(id, _)| *id);
         Ok(match oldest {
-            Some(oldest) => known != (0, 0) && oldest > known,
-            // Emptied by somebody: orders may be gone.
+            // The stream was empty. It removes nothing before it has this many orders.
+            Some(_) if known == (0, 0) => self.length().await? >= MOST_ORDERS,
+            Some(oldest) => oldest > known,
+            // The stream was deleted; orders may be lost.
             None => known != (0, 0),
         })
+    }
+
+    /// Returns the number of orders in the stream.
+    async fn length(&self) -> Result<u64, Error> {
+        match self.call(&["XLEN", &self.key]).await? {
+            Value::Integer(length) => Ok(u64::try_from(length).unwrap_or(0)),
+            _ => Err(Error::new(ErrorKind::Protocol, "XLEN: no number")),
+        }
+    }
+
+    /// Returns the place that an earlier process has saved. A file that cannot be read, or is of another group, counts as absent.
+    fn saved_place(&self) -> Option<EntryId> {
+        let text = fs::read_to_string(self.place.as_ref()?).ok()?;
+        entry_id(text.strip_prefix(&self.key)?.trim().as_bytes())
+    }
+
+    /// Saves the place. After a failure the next process carries out some orders once more.
+    async fn save_place(&self, (time, number): EntryId, store: &Store) {
+        let Some(file) = self.place.clone() else { return };
+        let line = format!("{} {time}-{number}\n", self.key);
+        // No file that was purged may outlive its order.
+        store.flushed().await;
+        let save = move || {
+            let beside = file.with_extension(format!("tmp.{}", std::process::id()));
+            let _ = fs::write(&beside, line).and_then(|()| fs::rename(&beside, &file));
+        };
+        let _ = tokio::task::spawn_blocking(save).await;
     }
 
     async fn call(&self, words: &[&str]) -> Result<Value, Error> {

@@ -326,7 +326,8 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Resu
             }
             let hold = || call.holding().map(|holding| holding.hold(amount));
             call.reply.on_file(|| {
-                let file = OpenFile::of_response(file, hold());
+                let made = frame.header.flags & flag::MADE != 0;
+                let file = OpenFile::of_response(file, hold()).made(made);
                 FileRegion { file: Rc::new(file), offset, len }
             });
         }

@@ -4,12 +4,14 @@
 //! 1. A thread of its own writes and deletes; no event loop waits for the disk. When it is behind, responses are not written.
 //! 2. A file is whole or absent: it is written beside its place, and renamed. A file that is damaged, or has another key, counts as absent.
 //! 3. The files take at most `limit` bytes; the least used ones are deleted. An index in memory knows their keys and tags, 100 to 200 bytes each.
-//! 4. [`Disk::purge`] returns when the files are gone.
+//! 4. What is removed or purged is not found again, also if it waits to be written or has not been scanned yet. Its files are gone when
+//!    [`Disk::flushed`] resolves, so that no later process finds them.
 //! 5. If the folder cannot be used, the error names it; a write that fails is logged once, and the cache goes on in memory.
 
 pub(crate) mod format;
 
 use crate::purge::Purge;
+use crate::removals::{Moment, Removals};
 use crate::resource::Resource;
 use crate::stored::Stored;
 use bytes::Bytes;
@@ -22,11 +24,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use tokio::sync::oneshot;
 
-/// Orders that wait for the thread. With bodies of 30 KB these are 8 MB.
-const MOST_ORDERS: usize = 256;
+/// Responses that wait to be written. With bodies of 30 KB these are 8 MB.
+const MOST_WAITING: usize = 256;
 
 /// The expected size of a file, in bytes.
 const TYPICAL: u64 = 32 << 10;
@@ -55,21 +59,20 @@ impl Weighter<Box<[u8]>, Entry> for ByBytes {
     }
 }
 
-/// Deletes the files of entries that had to make room.
+/// Collects the keys of entries that had to make room.
 #[derive(Clone)]
-struct Evictions {
-    folder: Arc<Path>,
-}
+struct Evictions;
 
 impl Lifecycle<Box<[u8]>, Entry> for Evictions {
-    type RequestState = ();
+    type RequestState = Vec<Box<[u8]>>;
 
-    fn begin_request(&self) -> Self::RequestState {}
+    fn begin_request(&self) -> Self::RequestState {
+        Vec::new()
+    }
 
-    // Runs on the thread that writes, which alone makes room. Not `on_evict`, which is called for replaced entries, too: their file has just been
-    // written anew.
-    fn before_evict(&self, (): &mut (), key: &Box<[u8]>, _: &mut Entry) {
-        let _ = fs::remove_file(path_of(&self.folder, key));
+    // Not `on_evict`, which is called for replaced entries, too: their file has just been written anew.
+    fn before_evict(&self, evicted: &mut Self::RequestState, key: &Box<[u8]>, _: &mut Entry) {
+        evicted.push(key.clone());
     }
 }
 
@@ -77,17 +80,20 @@ impl Lifecycle<Box<[u8]>, Entry> for Evictions {
 type Index = Cache<Box<[u8]>, Entry, ByBytes, DefaultHashBuilder, Evictions>;
 
 enum Order {
-    Write(Box<[u8]>, Arc<Resource>),
+    /// Writes a resource that was put at the moment.
+    Write(Box<[u8]>, Arc<Resource>, Moment),
     Delete(Box<[u8]>),
-    /// Deletes what is purged of the files that were ordered before.
-    Purge(Purge),
+    /// Sends when all earlier orders are done.
+    Tell(oneshot::Sender<()>),
 }
 
 /// The folder of a cache.
 pub(crate) struct Disk {
     folder: Arc<Path>,
     index: Arc<Index>,
-    orders: SyncSender<Order>,
+    orders: Sender<Order>,
+    /// The number of responses that wait to be written.
+    waiting: Arc<AtomicUsize>,
     skipped: AtomicU64,
 }
 
@@ -99,7 +105,7 @@ impl Disk {
     ///
     /// # Errors
     /// The folder cannot be created or written to.
-    pub(crate) fn open(folder: &Path, limit: u64, log: Log) -> Result<Disk, String> {
+    pub(crate) fn open(folder: &Path, limit: u64, log: Log, removals: Arc<Removals>) -> Result<Disk, String> {
         let failed = |error: io::Error| format!("cache.disk: {}: {error}", folder.display());
         // Responses may be for clients of this server only: for its own user.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -114,47 +120,50 @@ impl Disk {
             .shards(1)
             .build()
             .expect("capacity and weight are set");
-        let evictions = Evictions { folder: folder.clone() };
-        let index = Arc::new(Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), evictions));
-        let (orders, taken) = sync_channel(MOST_ORDERS);
+        let index = Arc::new(Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), Evictions));
+        let (orders, taken) = channel();
+        let waiting = Arc::<AtomicUsize>::default();
         let writer = Writer {
             folder: folder.clone(),
             index: index.clone(),
             limit,
             log,
+            waiting: waiting.clone(),
             failed: AtomicBool::new(false),
+            removals,
         };
         std::thread::Builder::new()
             .name("cache-disk".to_owned())
             .spawn(move || writer.run(&taken))
             .map_err(|error| format!("cache.disk: its thread cannot be started: {error}"))?;
-        Ok(Disk { folder, index, orders, skipped: AtomicU64::new(0) })
+        Ok(Disk { folder, index, orders, waiting, skipped: AtomicU64::new(0) })
     }
 
-    /// Writes a resource soon.
-    pub(crate) fn put(&self, key: &[u8], resource: Arc<Resource>) {
-        self.order(Order::Write(key.into(), resource));
+    /// Writes a resource soon. Until then its old file is not used.
+    pub(crate) fn put(&self, key: &[u8], resource: Arc<Resource>, moment: Moment) {
+        let known = self.index.remove(key).is_some();
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
+            self.order(Order::Write(key.into(), resource, moment));
+            return;
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        if known {
+            self.order(Order::Delete(key.into()));
+        }
     }
 
     /// Deletes a resource soon. Whoever asks meanwhile does not find it.
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let known = self.index.remove(key).is_some();
-        // Also unknown ones: the order to write it may be waiting.
+        // Also unknown ones: the file may exist without being in the index.
         self.order(Order::Delete(key.into()));
         known
     }
 
     fn order(&self, order: Order) {
-        match self.orders.try_send(order) {
-            Ok(()) => {}
-            // The file of a resource that was to be deleted must not come back.
-            Err(TrySendError::Full(Order::Delete(key)) | TrySendError::Disconnected(Order::Delete(key))) => {
-                let _ = fs::remove_file(path_of(&self.folder, &key));
-            }
-            Err(_) => {
-                self.skipped.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        // Fails only without the thread, which then writes nothing.
+        let _ = self.orders.send(order);
     }
 
     /// Returns whether the folder has a file for the key.
@@ -173,12 +182,24 @@ impl Disk {
         read.map(|(_, variants)| variants)
     }
 
-    /// Deletes what is purged, also what waits to be written. Returns the number of files.
+    /// Deletes what is purged soon. Returns the number of files.
     pub(crate) fn purge(&self, purge: &Purge) -> usize {
-        let count = delete(&self.index, &self.folder, purge);
-        // Waits for room in the queue: a purge must not be lost. It fails only without the thread, which then writes nothing.
-        let _ = self.orders.send(Order::Purge(purge.clone()));
+        let matching = self.index.iter().filter(|(key, entry)| purge.matches(key, || entry.tags.iter()));
+        let keys: Vec<Box<[u8]>> = matching.map(|(key, _)| key).collect();
+        let count = keys.len();
+        for key in keys {
+            self.index.remove(&key);
+            self.order(Order::Delete(key));
+        }
         count
+    }
+
+    /// Waits until all orders so far are carried out.
+    pub(crate) async fn flushed(&self) {
+        let (tell, told) = oneshot::channel();
+        self.order(Order::Tell(tell));
+        // Without the thread there is nothing to wait for.
+        let _ = told.await;
     }
 
     /// Returns the number of bytes of the files.
@@ -197,17 +218,6 @@ impl Disk {
     }
 }
 
-/// Deletes the files that match. Returns their number.
-fn delete(index: &Index, folder: &Path, purge: &Purge) -> usize {
-    let matching = index.iter().filter(|(key, entry)| purge.matches(key, || entry.tags.iter()));
-    let keys: Vec<Box<[u8]>> = matching.map(|(key, _)| key).collect();
-    for key in &keys {
-        index.remove(key);
-        let _ = fs::remove_file(path_of(folder, key));
-    }
-    keys.len()
-}
-
 /// The thread that writes.
 struct Writer {
     folder: Arc<Path>,
@@ -215,7 +225,9 @@ struct Writer {
     /// The most bytes of all files.
     limit: u64,
     log: Log,
+    waiting: Arc<AtomicUsize>,
     failed: AtomicBool,
+    removals: Arc<Removals>,
 }
 
 impl Writer {
@@ -223,11 +235,14 @@ impl Writer {
         self.scan();
         while let Ok(order) = orders.recv() {
             match order {
-                Order::Write(key, resource) => match self.write(&key, &resource) {
-                    Ok(()) => self.failed.store(false, Ordering::Relaxed),
-                    Err(error) => self.complain(&error),
-                },
-                Order::Purge(purge) => _ = delete(&self.index, &self.folder, &purge),
+                Order::Write(key, resource, moment) => {
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    match self.write(&key, &resource, moment) {
+                        Ok(()) => self.failed.store(false, Ordering::Relaxed),
+                        Err(error) => self.complain(&error),
+                    }
+                }
+                Order::Tell(tell) => _ = tell.send(()),
                 Order::Delete(key) => {
                     self.index.remove(&key);
                     let _ = fs::remove_file(path_of(&self.folder, &key));
@@ -245,11 +260,23 @@ impl Writer {
         }
     }
 
-    fn write(&self, key: &[u8], resource: &Resource) -> io::Result<()> {
+    /// Adds a file to the index, or deletes it if it was removed since `moment`.
+    fn add(&self, path: &Path, key: Box<[u8]>, entry: Entry, moment: Moment) {
+        let recent = self.removals.lock();
+        if recent.cover(moment, &key, entry.tags.iter()) {
+            drop(recent);
+            let _ = fs::remove_file(path);
+            return;
+        }
+        let evicted = self.index.insert_with_lifecycle(key, entry);
+        drop(recent);
+        evicted.iter().for_each(|key| _ = fs::remove_file(path_of(&self.folder, key)));
+    }
+
+    fn write(&self, key: &[u8], resource: &Resource, moment: Moment) -> io::Result<()> {
         let bytes = format::write(key, resource.variants.iter().map(|stored| &**stored));
         if bytes.len() as u64 > self.limit {
             // The index would refuse it.
-            self.index.remove(key);
             let _ = fs::remove_file(path_of(&self.folder, key));
             return Ok(());
         }
@@ -263,10 +290,11 @@ impl Writer {
             .and_then(|()| fs::rename(&beside, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&beside);
+            let _ = fs::remove_file(&path);
             return Err(error);
         }
         let tags = resource.variants.iter().flat_map(|stored| stored.tags.iter().cloned()).collect();
-        self.index.insert(key.into(), Entry { bytes: bytes.len() as u64, tags });
+        self.add(&path, key.into(), Entry { bytes: bytes.len() as u64, tags }, moment);
         Ok(())
     }
 
@@ -278,12 +306,9 @@ impl Writer {
                 Some((key, variants)) if path == path_of(&self.folder, &key) => {
                     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
                     let tags = variants.iter().flat_map(|stored| stored.tags.iter().cloned()).collect();
-                    // One that was written meanwhile is newer.
-                    if self.index.peek(&key).is_none() {
-                        self.index.insert(key, Entry { bytes, tags });
-                    }
+                    self.add(&path, key, Entry { bytes, tags }, Moment::default());
                 }
-                _ if is_ours(&path) => _ = fs::remove_file(&path),
+                _ if is_ours(&path) && !is_being_written(&path) => _ = fs::remove_file(&path),
                 _ => {}
             }
         }
@@ -322,11 +347,21 @@ fn is_ours(path: &Path) -> bool {
         && (rest.is_empty() || rest.starts_with(".tmp."))
 }
 
+/// During an upgrade another program writes to the folder.
+const WRITING: Duration = Duration::from_secs(60);
+
+/// Returns whether another program may be writing the file, which it then renames.
+fn is_being_written(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    path.extension().is_some() && modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < WRITING))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stored::Rules;
-    use std::time::{Duration, Instant};
+    use std::sync::mpsc;
+    use std::time::Instant;
 
     fn resource(key: &[u8]) -> Arc<Resource> {
         let rules = Rules {
@@ -356,31 +391,99 @@ mod tests {
     fn a_file_that_is_written_again_stays_and_those_without_room_go() {
         let dir = tempfile::tempdir().unwrap();
         let one = {
-            let probe = Disk::open(&dir.path().join("probe"), 1 << 20, Box::new(|_| {})).unwrap();
-            probe.put(b"http://a/0", resource(b"http://a/0"));
+            let probe =
+                Disk::open(&dir.path().join("probe"), 1 << 20, Box::new(|_| {}), Arc::default()).unwrap();
+            probe.put(b"http://a/0", resource(b"http://a/0"), Moment::default());
             wait_until(|| probe.len() == 1);
             probe.bytes()
         };
         let folder = dir.path().join("kept");
-        let disk = Disk::open(&folder, one * 10, Box::new(|_| {})).unwrap();
+        let disk = Disk::open(&folder, one * 10, Box::new(|_| {}), Arc::default()).unwrap();
         for _ in 0..3 {
-            disk.put(b"http://a/0", resource(b"http://a/0"));
+            disk.put(b"http://a/0", resource(b"http://a/0"), Moment::default());
         }
         // Orders are carried out in turn.
-        disk.put(b"http://a/1", resource(b"http://a/1"));
+        disk.put(b"http://a/1", resource(b"http://a/1"), Moment::default());
         wait_until(|| disk.len() == 2);
         assert!(disk.load(b"http://a/0").is_some() && files(&folder) == 2);
         for number in 2..40 {
             let key = format!("http://a/{number}");
-            disk.put(key.as_bytes(), resource(key.as_bytes()));
+            disk.put(key.as_bytes(), resource(key.as_bytes()), Moment::default());
         }
         wait_until(|| disk.len() >= 8);
         assert!(disk.bytes() <= one * 10);
-        // Whatever waits to be written is purged, too.
-        disk.purge(&Purge::All);
-        disk.put(b"http://a/after", resource(b"http://a/after"));
-        wait_until(|| disk.has(b"http://a/after"));
-        assert_eq!((disk.len(), files(&folder)), (1, 1));
+    }
+
+    /// A response that cannot be written stops the thread in its log until the returned sender sends, or is dropped.
+    fn with_stops(folder: &Path, removals: &Arc<Removals>) -> (Disk, mpsc::Sender<()>, mpsc::Receiver<()>) {
+        let ((go, goes), (stops, stopped)) = (mpsc::channel(), mpsc::channel());
+        let log = move |_: &str| {
+            stops.send(()).unwrap();
+            let _ = goes.recv();
+        };
+        let obstacle = path_of(folder, STOP);
+        fs::create_dir_all(obstacle.join("not empty")).unwrap();
+        (Disk::open(folder, 1 << 20, Box::new(log), removals.clone()).unwrap(), go, stopped)
+    }
+
+    /// The key of a response that cannot be written, because a folder has its name.
+    const STOP: &[u8] = b"http://a/stop";
+
+    /// As the store does it.
+    fn remove(disk: &Disk, removals: &Removals, key: &[u8]) {
+        removals.remove(key, &mut removals.lock());
+        disk.remove(key);
+    }
+
+    #[test]
+    fn what_is_removed_does_not_come_back_from_the_queue() {
+        let (dir, removals) = (tempfile::tempdir().unwrap(), Arc::<Removals>::default());
+        let (disk, go, stopped) = with_stops(dir.path(), &removals);
+        let put = |key: &[u8]| disk.put(key, resource(key), removals.now());
+        put(STOP);
+        stopped.recv().unwrap();
+        let keys: Vec<String> = (0..MOST_WAITING + 10).map(|number| format!("http://a/{number}")).collect();
+        keys.iter().for_each(|key| put(key.as_bytes()));
+        assert_eq!(disk.skipped(), 10);
+        // The thread stops once more between the writes and the deletions.
+        go.send(()).unwrap();
+        wait_until(|| disk.waiting.load(Ordering::Relaxed) < MOST_WAITING);
+        put(STOP);
+        for (number, key) in keys.iter().enumerate() {
+            match number % 2 {
+                0 => remove(&disk, &removals, key.as_bytes()),
+                _ => {
+                    let purge = Purge::Path(key["http://a".len()..].to_owned());
+                    removals.purge(&purge, &mut removals.lock());
+                    disk.purge(&purge);
+                }
+            }
+        }
+        stopped.recv().unwrap();
+        assert_eq!(disk.len(), 0, "the deletions wait still, but the files are not found");
+        put(b"http://a/0");
+        drop(go);
+        wait_until(|| disk.has(b"http://a/0"));
+        assert_eq!(disk.len(), 1, "what is put after the removal stays");
+    }
+
+    #[test]
+    fn what_is_removed_is_not_scanned_later() {
+        let (dir, removals) = (tempfile::tempdir().unwrap(), Arc::<Removals>::default());
+        let keys: Vec<String> = (0..20).map(|number| format!("http://a/{number}")).collect();
+        let before = Disk::open(dir.path(), 1 << 20, Box::new(|_| {}), Arc::default()).unwrap();
+        keys.iter().for_each(|key| before.put(key.as_bytes(), resource(key.as_bytes()), Moment::default()));
+        wait_until(|| before.len() == keys.len());
+        // A scan waits at a pipe that looks like a file of the cache.
+        let pipe = dir.path().join("pp").join("0".repeat(38));
+        fs::create_dir(pipe.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (disk, _go, stopped) = with_stops(dir.path(), &removals);
+        disk.put(STOP, resource(STOP), removals.now());
+        keys.iter().for_each(|key| remove(&disk, &removals, key.as_bytes()));
+        drop(File::options().write(true).open(&pipe).unwrap());
+        stopped.recv().unwrap();
+        assert_eq!(disk.len(), 0);
     }
 
     #[test]
@@ -393,8 +496,14 @@ mod tests {
         {
             fs::write(name, "nothing that the cache has written").unwrap();
         }
-        let _disk = Disk::open(dir.path(), 1 << 20, Box::new(|_| {})).unwrap();
+        // Another program writes a file, and has left one behind an hour ago.
+        let (written, left) = (own.with_extension("tmp.13"), own.with_extension("tmp.12"));
+        fs::write(&written, "half of a").unwrap();
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(left).unwrap().set_modified(hour_ago).unwrap();
+        let _disk = Disk::open(dir.path(), 1 << 20, Box::new(|_| {}), Arc::default()).unwrap();
         wait_until(|| !own.exists() && !own.with_extension("tmp.12").exists());
+        assert!(written.exists());
         assert!(dir.path().join("ab/notes").exists() && dir.path().join("mine").exists());
     }
 }

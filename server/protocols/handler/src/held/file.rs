@@ -13,13 +13,24 @@ use std::sync::Arc;
 pub struct OpenFile {
     file: Arc<File>,
     hold: Option<Hold>,
+    made: bool,
     _counted: CountedDescriptor,
 }
 
 impl OpenFile {
     /// Creates a file that is open for one response. Without a `hold`, it is counted for the process only.
     pub fn of_response(file: File, hold: Option<Hold>) -> OpenFile {
-        OpenFile { file: Arc::new(file), hold, _counted: CountedDescriptor::begin() }
+        OpenFile { file: Arc::new(file), hold, made: false, _counted: CountedDescriptor::begin() }
+    }
+
+    /// Notes whether the server has made the file for the response. Otherwise the app has named it.
+    #[must_use]
+    pub fn made(self, made: bool) -> OpenFile {
+        OpenFile { made, ..self }
+    }
+
+    pub fn is_made(&self) -> bool {
+        self.made
     }
 
     /// Returns the hold of a file that is open for one response.
