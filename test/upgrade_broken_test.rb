@@ -160,6 +160,48 @@ class UpgradeBrokenTest < Case
     own.follow(new_pid(out))
   end
 
+  it "refuses while a reload waits for old workers to leave" do
+    own = launch(app: Reloading::APP.sub("sleep 1;", "sleep 0.02 until File.exist?('go.log');"), workers: 2, threads: "1:1")
+    slow = Array.new(2) { connect(own).write(request("GET", "/slow")) }
+    wait_until("all workers are busy") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 2 }
+    reloading = own.begin_command("reload", own.dir, "--in-place")
+    assert_logged(/reload: vacating/, on: own)
+    _, err, code = upgrade(own)
+    assert_equal 1, code
+    assert_match(/a reload is under way/, err)
+    File.write(own.path("go.log"), "")
+    slow.each { |one| assert_status 200, one.read_response }
+    assert_equal 0, reloading.wait.code, -> { "#{reloading.output}#{own.report}" }
+  end
+
+  # How a reload is ordered during an upgrade.
+  ORDERS = {
+    "USR1" => ->(own) { own.signal("USR1") },
+    "tmp/restart.txt" => ->(own) { FileUtils.mkdir_p(own.path("tmp")) && FileUtils.touch(own.path("tmp/restart.txt")) }
+  }.freeze
+
+  ORDERS.each do |name, order|
+    it "does not reload during an upgrade, and does not lose the order of #{name} if the upgrade fails or succeeds" do
+      own = launch_gated(settings: { reload: { watch: "0s" } })
+      reloads = -> { own.stderr.scan("reload: booting").size }
+      [true, false].each_with_index do |fails, before|
+        close_gate(own)
+        command, pid = begin_upgrade(own)
+        wait_until("its template") { Processes.tree(pid).size > 1 }
+        order.call(own)
+        # The file is looked at twice a second.
+        sleep 1.2
+        assert_equal before, reloads.call, own.report
+        Process.kill("KILL", pid) if fails
+        open_gate(own)
+        out, = command.value
+        own.follow(new_pid(out)) unless fails
+        wait_until("the reload", within: 20) { reloads.call == before + 1 }
+        wait_until("its end", within: 20) { own.stderr.scan("the new code serves").size == before + 1 }
+      end
+    end
+  end
+
   # A server that is process 1 of a PID namespace, as in a container.
   class ContainedServer < Server
     UNSHARE = %w[unshare --pid --fork --mount-proc].freeze

@@ -38,6 +38,7 @@ use lifecycle::Lifecycle;
 use logs::Logs;
 use observer::Observer;
 use pool::Pool;
+use reload::Reloads;
 use server::Server;
 use settings::{Loaded, Settings};
 use snapshot::Snapshotter;
@@ -53,6 +54,9 @@ use upgrade::Upgrades;
 
 /// Extra boot time of a new program, beyond the app's.
 const BOOT_SPARE: Duration = Duration::from_secs(10);
+
+/// How long the end of the server waits for the deletion of files of the cache.
+const LAST_DELETIONS: Duration = Duration::from_secs(2);
 
 /// Serves an app or a site until a signal stops it. Returns 0 after an orderly end and 1 if the server could not start. `reread` loads the
 /// settings again for a reload; `started` tells an upgrade how to start the program again.
@@ -139,6 +143,7 @@ async fn run(
     }
     let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
+    let restart_file = reload::RestartFile::of(&settings);
     let refresh = reload::refresh(releases.clone(), sockets.files());
     let booting =
         Pool::boot(&releases, refresh, sockets.files(), prepared, &mut signals, &logs.error, attached);
@@ -163,8 +168,9 @@ async fn run(
         // The banner prints the notes.
         releases.declared(releases.in_force().id, facts.services.clone(), &facts.files);
     }
-    if !is_attached {
-        reload::follow(&settings, &pool);
+    let reloads = Reloads::new(pool.commands.clone());
+    if !is_attached && pool.app().is_some() {
+        restart_file.follow(&reloads);
     }
     let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
@@ -172,10 +178,11 @@ async fn run(
         Snapshotter::new(&releases, &pool, &threads, &encryption, &interruptions, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
-    observer.begin(snapshotter);
+    observer.begin(snapshotter, reloads.clone());
     if let Some(store) = &threads.store {
         share_purges(&settings, store, &observer, &logs.error)?;
     }
+    let store = threads.store.clone();
     let server = Server {
         releases: &releases,
         logs: &logs,
@@ -187,6 +194,7 @@ async fn run(
         attached: is_attached,
         sockets,
         pool,
+        reloads,
         threads: Some(threads),
         services,
         banner,
@@ -198,6 +206,10 @@ async fn run(
         && !traces.close().await
     {
         logs.error.write("traces: the last spans could not be exported in time");
+    }
+    if let Some(store) = store {
+        // Files of removed responses must not outlive this process. A disk that hangs does not hold it up.
+        let _ = tokio::time::timeout(LAST_DELETIONS, store.flushed()).await;
     }
     logs.close();
     outcome

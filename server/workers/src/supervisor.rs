@@ -283,6 +283,11 @@ impl Supervisor {
                 let _ = reply.send(self.processes());
                 return;
             }
+            Command::IsReloading(reply) => {
+                // The receiver may be gone.
+                let _ = reply.send(self.reconciler.has_reload());
+                return;
+            }
             Command::Trace(serial, reply) => return self.trace(serial, reply),
             Command::ForkService(order) => return self.fork_service(order),
             Command::Listening(addresses) => {

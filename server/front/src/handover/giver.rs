@@ -194,6 +194,11 @@ impl Successor {
         signal(&self.child, Signal::TERM);
     }
 
+    /// Tells the new program, which serves, to load the app again.
+    pub(crate) fn reload(&self) {
+        signal(&self.child, Signal::USR1);
+    }
+
     /// Stops the new program, and waits until it has exited.
     pub(crate) async fn end(mut self) {
         signal(&self.child, Signal::TERM);

@@ -109,12 +109,8 @@ impl<'a> Lifecycle<'a> {
         match notice {
             Notice::Log(text) => self.server.logs.error.write(&text),
             Notice::Stop => self.signal(SignalAction::Stop).await,
-            Notice::Reloading => {
-                self.upgrades.reloading(true);
-                self.server.systemd.reloading("Loading the app again");
-            }
+            Notice::Reloading => self.server.systemd.reloading("Loading the app again"),
             Notice::ReloadEnded => {
-                self.upgrades.reloading(false);
                 self.server.releases.end_trial();
                 self.server.systemd.reloaded();
             }
@@ -185,6 +181,12 @@ impl<'a> Lifecycle<'a> {
             }
             SignalAction::AddWorker => "one worker more".to_owned(),
             SignalAction::RemoveWorker => "one worker fewer".to_owned(),
+            SignalAction::Reload if self.upgrades.successor().is_some() => {
+                "passed on to the program that has taken over".to_owned()
+            }
+            SignalAction::Reload if self.server.reloads.is_upgrading() => {
+                "the app is loaded again after the upgrade".to_owned()
+            }
             SignalAction::Reload => "loading the app again".to_owned(),
             SignalAction::Upgrade => "starting the program anew, to take over".to_owned(),
             // A terminal sends WINCH at each change of the window's size.
@@ -207,7 +209,10 @@ impl<'a> Lifecycle<'a> {
             }
             SignalAction::AddWorker => self.server.order(Command::More).await,
             SignalAction::RemoveWorker => self.server.order(Command::Fewer).await,
-            SignalAction::Reload => self.server.order(Command::Reload(None)).await,
+            SignalAction::Reload => match self.upgrades.successor() {
+                Some(successor) => successor.reload(),
+                None => self.server.reloads.signalled().await,
+            },
             SignalAction::Upgrade => self.upgrade(Event::Asked(None)).await,
             SignalAction::Stop => {
                 self.ending = true;
@@ -270,7 +275,7 @@ impl<'a> Lifecycle<'a> {
         self.server.vitals.enter(ServerState::Draining);
         let within = self.server.releases.settings().timeouts.shutdown;
         self.server.systemd.stopping("Finishing requests", within);
-        if self.ending || !self.upgrades.has_handed_over() {
+        if self.ending || self.upgrades.successor().is_none() {
             self.server.interruptions.refuse();
         }
         let Some(threads) = &self.server.threads else { return };

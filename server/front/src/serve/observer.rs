@@ -1,6 +1,7 @@
 //! The data source of the control server. It exists before the app is loaded; until then it reports only the server's phase.
 
 use super::interruptions::Interruptions;
+use super::reload::Reloads;
 use super::snapshot::{Detail, Snapshotter};
 use crate::caching::{self, SharedPurges};
 use crate::listen::Address;
@@ -14,7 +15,7 @@ use stats::{
     CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot,
     Status,
 };
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ struct Observed {
     begun: Notify,
     /// Requests for upgrades, each with the channel for its progress.
     upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadLine>>,
-    upgrading: Cell<bool>,
+    /// Set when the pool runs.
+    reloads: OnceCell<Reloads>,
 }
 
 impl Observer {
@@ -68,20 +70,16 @@ impl Observer {
             purges: OnceCell::new(),
             begun: Notify::new(),
             upgrades,
-            upgrading: Cell::new(false),
+            reloads: OnceCell::new(),
         }));
         (observer, wishes)
     }
 
-    /// Records whether a new program is being started. No reload may start meanwhile.
-    pub(crate) fn upgrading(&self, is: bool) {
-        self.0.upgrading.set(is);
-    }
-
-    /// Provides the figures from now on.
-    pub(crate) fn begin(&self, snapshotter: Snapshotter) {
+    /// Provides the figures, and takes orders to reload, from now on.
+    pub(crate) fn begin(&self, snapshotter: Snapshotter, reloads: Reloads) {
         // Only the first call has an effect.
         let _ = self.0.snapshotter.set(snapshotter);
+        let _ = self.0.reloads.set(reloads);
         self.0.begun.notify_waiters();
     }
 
@@ -149,15 +147,16 @@ impl Provider for Observer {
             Some(purges) => Some(purges.tell(&order).await),
             None => None,
         };
+        store.flushed().await;
         Ok(Purged { removed, shared: told == Some(Ok(())), error: told.and_then(Result::err) })
     }
 
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
-        match self.0.snapshotter.get() {
-            _ if self.0.upgrading.get() => {
-                failed("an upgrade is under way, which loads the code as it is now")
+        match self.0.reloads.get() {
+            Some(reloads) if reloads.is_upgrading() => {
+                failed("an upgrade is under way: reload when the new program serves")
             }
-            Some(snapshotter) => reload(snapshotter.commands().clone(), wish),
+            Some(reloads) => reload(reloads.commands(), wish),
             None => failed("the server is still booting, and is already loading the current code"),
         }
     }

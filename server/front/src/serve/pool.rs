@@ -112,6 +112,7 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             Command::Drain | Command::Halt => return,
             // The receiver of the reply may be gone.
             Command::Processes(reply) => drop(reply.send(Processes::default())),
+            Command::IsReloading(reply) => drop(reply.send(false)),
             Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => {
                 let why = "there is no app to reload; files, static.json and handlers are read again when they change";
                 let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));

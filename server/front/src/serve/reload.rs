@@ -1,13 +1,17 @@
-//! Tells the pool how to start the template of a new release, and watches the file that requests a reload.
+//! Tells the pool how to start the template of a new release, and passes orders to reload on, by signal and by file.
+//!
+//! Contract of [`Reloads`]: no reload begins while an upgrade runs, and no upgrade while a reload runs or waits. No order is lost: if the upgrade
+//! fails, the reload follows; if it succeeds, the new program gets the order. It sees the file itself.
 
-use super::pool::RunningPool;
 use crate::boot;
 use crate::release::Releases;
 use settings::Settings;
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, oneshot};
 use workers::spawner::{BootConfig, Handoff, before_bundler};
 use workers::supervisor::{Command, Refresh};
 
@@ -38,35 +42,122 @@ pub(super) fn refresh(releases: Rc<Releases>, unlink: Vec<PathBuf>) -> Refresh {
     })
 }
 
+/// The orders to reload of signals and of the file.
+#[derive(Clone)]
+pub(crate) struct Reloads(Rc<State>);
+
+struct State {
+    pool: mpsc::Sender<Command>,
+    upgrade: Cell<Upgrade>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Upgrade {
+    None,
+    /// A new program starts. Whether a reload was ordered meanwhile, and whether a signal did it.
+    Running {
+        ordered: bool,
+        by_signal: bool,
+    },
+    /// The new program serves.
+    Done,
+}
+
+impl Reloads {
+    pub(super) fn new(pool: mpsc::Sender<Command>) -> Reloads {
+        Reloads(Rc::new(State { pool, upgrade: Cell::new(Upgrade::None) }))
+    }
+
+    /// Returns the sender of orders to the pool.
+    pub(super) fn commands(&self) -> mpsc::Sender<Command> {
+        self.0.pool.clone()
+    }
+
+    /// Returns whether a new program starts, or has taken over.
+    pub(super) fn is_upgrading(&self) -> bool {
+        self.0.upgrade.get() != Upgrade::None
+    }
+
+    /// A signal orders a reload.
+    pub(super) async fn signalled(&self) {
+        self.ordered(true).await;
+    }
+
+    async fn ordered(&self, signal: bool) {
+        match self.0.upgrade.get() {
+            // The send fails if the pool has ended.
+            Upgrade::None => _ = self.0.pool.send(Command::Reload(None)).await,
+            Upgrade::Running { by_signal, .. } => {
+                self.0.upgrade.set(Upgrade::Running { ordered: true, by_signal: by_signal || signal });
+            }
+            Upgrade::Done => {}
+        }
+    }
+
+    /// An upgrade is to begin. Returns false if a reload is under way.
+    pub(super) async fn begin_upgrade(&self) -> bool {
+        // Orders from now on wait, so the pool knows all earlier ones when it replies.
+        self.0.upgrade.set(Upgrade::Running { ordered: false, by_signal: false });
+        let (reply, replied) = oneshot::channel();
+        let _ = self.0.pool.send(Command::IsReloading(reply)).await;
+        let reloads = replied.await.unwrap_or(false);
+        if reloads {
+            self.upgrade_failed().await;
+        }
+        !reloads
+    }
+
+    /// The upgrade has failed: a reload that was ordered meanwhile begins.
+    pub(super) async fn upgrade_failed(&self) {
+        let was = self.0.upgrade.replace(Upgrade::None);
+        if matches!(was, Upgrade::Running { ordered: true, .. }) {
+            self.ordered(true).await;
+        }
+    }
+
+    /// The new program serves. Returns whether it is to get the order of a signal.
+    pub(super) fn upgraded(&self) -> bool {
+        matches!(self.0.upgrade.replace(Upgrade::Done), Upgrade::Running { by_signal: true, .. })
+    }
+}
+
 /// Interval between two checks of `tmp/restart.txt`.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Requests a reload when `tmp/restart.txt` in the app's directory is touched, as Passenger does.
-pub(super) async fn follow_restart_file(dir: PathBuf, pool: Commands) {
-    let file = dir.join("tmp/restart.txt");
-    let mut last = touched(&file);
+async fn follow_restart_file(mut last: RestartFile, reloads: Reloads) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let now = touched(&file);
-        if now.is_some() && now != last {
-            // The send fails if the pool has ended.
-            let _ = pool.send(Command::Reload(None)).await;
+        if last.is_touched() {
+            reloads.ordered(false).await;
         }
-        last = now.or(last);
     }
 }
 
-/// The sender of orders to the pool.
-pub(super) type Commands = tokio::sync::mpsc::Sender<Command>;
-
-fn touched(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).and_then(|about| about.modified()).ok()
+/// The app's `tmp/restart.txt`, and when it was touched last.
+pub(super) struct RestartFile {
+    path: PathBuf,
+    touched: Option<SystemTime>,
 }
 
-/// Starts watching the app's `tmp/restart.txt`.
-pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
-    if pool.app().is_some() {
-        let dir = settings.typed_dir.clone();
-        net::task::spawn_local(follow_restart_file(dir, pool.commands.clone()));
+impl RestartFile {
+    /// Looks at the file. Call it before the app is loaded: it may be touched meanwhile.
+    pub(super) fn of(settings: &Settings) -> RestartFile {
+        let mut file = RestartFile { path: settings.typed_dir.join("tmp/restart.txt"), touched: None };
+        file.is_touched();
+        file
+    }
+
+    /// Returns whether it was touched since the last call.
+    fn is_touched(&mut self) -> bool {
+        let now = std::fs::metadata(&self.path).and_then(|about| about.modified()).ok();
+        let is = now.is_some() && now != self.touched;
+        self.touched = now.or(self.touched);
+        is
+    }
+
+    /// Watches the file from now on.
+    pub(super) fn follow(self, reloads: &Reloads) {
+        net::task::spawn_local(follow_restart_file(self, reloads.clone()));
     }
 }

@@ -4,6 +4,7 @@ use super::interruptions::Interruptions;
 use super::logs::Logs;
 use super::observer::Observer;
 use super::pool::RunningPool;
+use super::reload::Reloads;
 use super::sockets::Sockets;
 use super::threads::Threads;
 use crate::banner::Banner;
@@ -32,6 +33,7 @@ pub(super) struct Server<'a> {
     pub(super) attached: bool,
     pub(super) sockets: Sockets,
     pub(super) pool: RunningPool,
+    pub(super) reloads: Reloads,
     /// The front threads; `None` once they have drained.
     pub(super) threads: Option<Threads>,
     pub(super) services: Services,

@@ -65,8 +65,6 @@ pub(super) struct Upgrades {
     queued: Option<Reporter>,
     stopping: bool,
     record: UpgradeRecord,
-    /// Whether a reload is in progress.
-    reloading: bool,
     /// The program that has taken over. Its socket stays open until this process exits.
     successor: Option<Successor>,
     /// The program that this one takes over from.
@@ -94,7 +92,6 @@ impl Upgrades {
             queued: None,
             stopping: false,
             record,
-            reloading: false,
             successor: None,
             predecessor,
             waiting: None,
@@ -124,11 +121,6 @@ impl Upgrades {
             Event::OldEnded => self.alone(server).await,
         }
         Ok(false)
-    }
-
-    /// Records whether a reload is in progress. No upgrade may start meanwhile.
-    pub(super) fn reloading(&mut self, is: bool) {
-        self.reloading = is;
     }
 
     /// Keeps sockets for a handover.
@@ -268,8 +260,12 @@ impl Upgrades {
             Ok(offer) => offer,
             Err(why) => return reporter.refused(&why),
         };
+        if !server.reloads.begin_upgrade().await {
+            return reporter.refused(
+                "a reload is under way: wait for its end, or break it off with `firebrick reload --undo`",
+            );
+        }
         server.systemd.reloading("Starting a new program");
-        server.observer.upgrading(true);
         // From now on the files may belong to the new program, so the template must not remove them if this program is killed.
         server.order(Command::Unlink(Vec::new())).await;
         let (cancel, cancelled) = oneshot::channel();
@@ -289,12 +285,6 @@ impl Upgrades {
         if self.running.is_some() || self.queued.is_some() {
             return Err("another upgrade is under way".to_owned());
         }
-        if self.reloading {
-            return Err(
-                "a reload is under way: wait for its end, or break it off with `firebrick reload --undo`"
-                    .to_owned(),
-            );
-        }
         self.offer(server.sockets.offer()).map_err(|e| format!("the sockets cannot be copied: {e}"))
     }
 
@@ -310,10 +300,10 @@ impl Upgrades {
             }
             Err(why) => {
                 server.order(Command::Unlink(server.sockets.files())).await;
-                server.observer.upgrading(false);
                 server.interruptions.freeze(false);
                 server.systemd.reloaded();
                 reporter.failed(format!("{why}\nThe program that served before goes on"));
+                server.reloads.upgrade_failed().await;
                 false
             }
         }
@@ -335,8 +325,11 @@ impl Upgrades {
         server.vitals.enter(ServerState::Draining);
         // The new program has started its own services, so these can stop before the last request is done.
         server.services.stop();
+        let reloads = server.reloads.upgraded();
         if self.stopping {
             successor.stop();
+        } else if reloads {
+            successor.reload();
         }
         spawn_local(follow(successor.channel(), server.interruptions.clone()));
         self.successor = Some(successor);
@@ -362,9 +355,9 @@ impl Upgrades {
         }
     }
 
-    /// Returns whether a new program has taken over.
-    pub(super) fn has_handed_over(&self) -> bool {
-        self.successor.is_some()
+    /// Returns the program that has taken over.
+    pub(super) fn successor(&self) -> Option<&Successor> {
+        self.successor.as_ref()
     }
 
     // The role of the new program.

@@ -197,7 +197,9 @@ impl Services {
         self.current.iter().map(|one| one.service.stop_timeout).max()
     }
 
-    pub(crate) fn stop(&self) {
+    /// Stops all services. From now on none starts, whatever happens to the app.
+    pub(crate) fn stop(&mut self) {
+        self.started = false;
         self.tell(DesiredState::Stop);
     }
 

@@ -206,6 +206,11 @@ impl Reconciler {
         self.rules.reload.is_busy()
     }
 
+    /// Returns whether a reload is running or waits.
+    pub fn has_reload(&self) -> bool {
+        self.is_reloading() || self.rules.reload.waiting.is_some()
+    }
+
     /// Returns whether no reload is running, none waits, and none can be undone.
     pub(super) fn has_no_reload(&self) -> bool {
         let reload = &self.rules.reload;

@@ -116,6 +116,8 @@ pub enum Command {
     Drain,
     /// Stop at once.
     Halt,
+    /// Reply whether a reload is under way, or waits.
+    IsReloading(oneshot::Sender<bool>),
     /// List the processes.
     Processes(oneshot::Sender<Processes>),
     /// The server listens at these addresses. An attached process is notified.
