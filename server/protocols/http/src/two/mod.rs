@@ -8,6 +8,8 @@
 //! 3. Memory is bounded: uploads by the windows, downloads by the output of a turn. While the client does not read, the connection does not read
 //!    either.
 //! 4. An idle connection keeps no buffer.
+//! 5. A client that closes its sending side has gone: it cannot open windows or acknowledge anything any more, so its requests end. In HTTP/1.1
+//!    such a client still gets its responses.
 
 mod body;
 mod client;
