@@ -114,7 +114,7 @@ module Upgrading
   def close_gate(own) = FileUtils.rm_f(own.path("go"))
   def open_gate(own) = FileUtils.touch(own.path("go"))
 
-  def launch_gated(**options)
-    launch(app: GATED, files: { "go" => "" }, **options)
+  def launch_gated(files: {}, **options)
+    launch(app: GATED, files: { "go" => "" }.merge(files), **options)
   end
 end
