@@ -324,7 +324,7 @@ class CacheTest < Case
         first = start(app: APP, settings: on_disk)
         # A page shows the cookie of the client for which it was generated.
         read = ->(path, cookie, from) { body(path, to: from, headers: { "Cookie" => cookie }) }
-        pages = %w[/page/a /page/b /page/c].to_h { |path| [path, read.(path, "first", first)] }
+        pages = %w[/page/a /page/b /page/c].to_h { |path| [path, read.call(path, "first", first)] }
         wait_until("the files") { first.stats.dig("kept_responses", "disk_files") == pages.size }
         wait_until("the place in the stream") { File.exist?(File.join(folder, "purges")) }
         # A removal right before the end is one that the next process must know.
@@ -332,14 +332,14 @@ class CacheTest < Case
         assert_empty first.finish
         other.command_line("cache", "purge", "/page/a", "--dir", other.dir)
         again = start(app: APP, settings: on_disk)
-        wait_until("the purge") { read.("/page/a", "again", again) != pages["/page/a"] }
-        assert_equal pages["/page/b"], read.("/page/b", "again", again)
-        refute_equal pages["/page/c"], read.("/page/c", "again", again)
+        wait_until("the purge") { read.call("/page/a", "again", again) != pages["/page/a"] }
+        assert_equal pages["/page/b"], read.call("/page/b", "again", again)
+        refute_equal pages["/page/c"], read.call("/page/c", "again", again)
         assert_empty again.finish
         # Without its place, the server cannot know what was purged.
         File.delete(File.join(folder, "purges"))
         last = start(app: APP, settings: on_disk)
-        wait_until("all pages to be removed") { read.("/page/b", "last", last) != pages["/page/b"] }
+        wait_until("all pages to be removed") { read.call("/page/b", "last", last) != pages["/page/b"] }
       end
     end
   end
