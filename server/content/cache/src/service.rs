@@ -66,7 +66,7 @@ struct Search {
 }
 
 /// What a request has found.
-struct Found {
+struct SearchResult {
     stored: Option<Arc<Stored>>,
     /// Why it goes to the origin, if it does.
     why: Forwarded,
@@ -191,7 +191,7 @@ impl Cache {
     }
 
     /// Looks for the kept response to a request.
-    async fn find(&self, search: &Search, request: &Request) -> Found {
+    async fn find(&self, search: &Search, request: &Request) -> SearchResult {
         let now = Instant::now();
         let resource = match self.store.get(&search.key) {
             None if self.store.is_on_disk(&search.key) => self.store.load(&search.key).await,
@@ -208,11 +208,11 @@ impl Cache {
             (None, Some(_)) => Forwarded::VaryMiss,
             (None, None) => Forwarded::UriMiss,
         };
-        Found { stored, why, now }
+        SearchResult { stored, why, now }
     }
 
     /// Decides what is done with a request.
-    fn step(&self, search: &Search, found: &Found, method: &[u8]) -> Step {
+    fn step(&self, search: &Search, found: &SearchResult, method: &[u8]) -> Step {
         let now = found.now;
         if let Some(stored) = &found.stored {
             match reuse::judge(stored, &search.directives, &search.policy, now) {
@@ -247,7 +247,7 @@ impl Cache {
     }
 
     /// Returns the call of the origin for a request.
-    fn call(&self, search: &Search, request: &Request, found: Found) -> Call {
+    fn call(&self, search: &Search, request: &Request, found: SearchResult) -> Call {
         // The origin confirms a whole response, to a request whose response may be kept.
         let confirms = request.method() == b"GET" && search.is_shared;
         Call {
@@ -365,7 +365,8 @@ impl Cache {
         let Some(leader) = self.store.flights.lead(&search.key) else { return };
         let mut request = Request::clone(&exchange.request);
         (request.arrived, request.received) = (Instant::now(), SystemTime::now());
-        let found = Found { stored: Some(stored.clone()), why: Forwarded::Stale, now: request.arrived };
+        let found =
+            SearchResult { stored: Some(stored.clone()), why: Forwarded::Stale, now: request.arrived };
         let call = Call { renews: true, ..self.call(search, &request, found) };
         let exchange = own(request);
         self.store.counts.renewed();
