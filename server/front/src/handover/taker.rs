@@ -420,6 +420,6 @@ mod tests {
         let lost = predecessor.receive_all().unwrap_err();
         assert!(lost.contains("has ended"), "{lost}");
         assert_eq!(predecessor.ready().await, Ok(false), "the old program has died");
-        predecessor.gone().await;
+        predecessor.gone(drop).await;
     }
 }
