@@ -14,7 +14,6 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::prepare::url;
-use crate::quic::silence;
 use crate::scenario::{ConnectTo, Origin, Transport};
 use crate::spoken::{Heard, Listening, Spoken};
 use crate::stream::{Socket, Stream};
@@ -127,7 +126,7 @@ impl Endpoint {
     /// Returns the sentence about a connection that was not open in time. `handshake`: how far it got.
     pub(crate) fn late(&self, handshake: Handshake, quic: bool) -> String {
         match handshake {
-            Handshake::Begun if quic => silence(self),
+            Handshake::Begun if quic => self.silent(),
             Handshake::Begun => format!(
                 "{}the port accepts connections, but the handshake was not complete in time (--connect-timeout): does it speak https?",
                 self.tls_failure()
@@ -153,6 +152,11 @@ impl Endpoint {
     /// Returns the beginning of the text about a failed handshake.
     fn tls_failure(&self) -> String {
         format!("TLS with {} failed: ", self.name)
+    }
+
+    /// Returns the sentence about a server that is not heard over UDP.
+    pub(crate) fn silent(&self) -> String {
+        format!("cannot connect to {}: no response over UDP; is HTTP/3 on at the server?", self.name)
     }
 
     /// Returns only the reason of a failed handshake.

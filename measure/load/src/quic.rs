@@ -58,7 +58,7 @@ pub(crate) async fn open(target: &Endpoint, handshake: &Cell<Handshake>) -> Resu
         let attempt = one(target, addresses[index], tls, &name, handshake);
         // UDP packets often vanish without an error.
         let opened = match turn + 1 < addresses.len() {
-            true => tokio::time::timeout(PATIENCE, attempt).await.unwrap_or_else(|_| Err(silence(target))),
+            true => tokio::time::timeout(PATIENCE, attempt).await.unwrap_or_else(|_| Err(target.silent())),
             false => attempt.await,
         };
         match opened {
@@ -70,11 +70,6 @@ pub(crate) async fn open(target: &Endpoint, handshake: &Cell<Handshake>) -> Resu
         }
     }
     Err(last)
-}
-
-/// Returns the sentence about a server that is not heard.
-pub(crate) fn silence(target: &Endpoint) -> String {
-    format!("cannot connect to {}: no response over UDP; is HTTP/3 on at the server?", target.name())
 }
 
 async fn one(
