@@ -176,15 +176,20 @@ class FullServerTest < Case
     assert_replaced(own)
   end
 
-  { "HTTP/1.1" => [["tcp://127.0.0.1:0"], lambda { |one| one.write("x") }],
-    "HTTP/2" => [["tcp://127.0.0.1:0?h2c=true"], lambda { |one| one.write(one.data(1, "x", end_stream: false)) }] }.each do |version, (binds, drip)|
+  { "HTTP/1.1" => [["tcp://127.0.0.1:0"], ->(one) { one.write("x") }],
+    "HTTP/2" => [["tcp://127.0.0.1:0?h2c=true"], ->(one) { one.write(one.data(1, "x", end_stream: false)) }] }.each do |version, (binds, drip)|
     it "serves new clients when it is full of uploads over #{version} that go on by a byte now and then" do
       own, uploads = full_of(binds:) do |to|
         next http2(to).tap { |one| one.request("/up", body: :open) } if version == "HTTP/2"
 
         connect(to).write("POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
       end
-      dripping = Thread.new { loop { uploads.each { |one| drip.call(one) }; sleep 0.05 } }
+      dripping = Thread.new do
+        loop do
+          uploads.each { |one| drip.call(one) }
+          sleep 0.05
+        end
+      end
       sleep 1
       assert_replaced(own)
     ensure
