@@ -65,8 +65,14 @@ impl Lengths {
     /// of `turns` itself it is the most that these can be.
     pub(crate) fn within(&self, turns: u32) -> u64 {
         let (own, turns) = (bucket_of(turns), u64::from(turns));
-        let all = self.buckets.iter().enumerate();
-        all.map(|(at, bucket)| if at < own { bucket.sum } else { bucket.sum.min(bucket.count * turns) }).sum()
+        let (mut filled, mut requests) = (self.filled, 0);
+        while filled != 0 {
+            let at = filled.trailing_zeros() as usize;
+            filled &= filled - 1;
+            let bucket = &self.buckets[at];
+            requests += if at < own { bucket.sum } else { bucket.sum.min(bucket.count * turns) };
+        }
+        requests
     }
 
     /// Returns the highest bucket that has clients, and a client in it.

@@ -268,6 +268,9 @@ impl Line {
     pub(crate) fn ahead(&self, key: QueueKey) -> usize {
         let class = &self.classes[self.class_of(key)];
         let of_class = class.lengths.within(self.waiting_of(key) + 1) as usize;
+        if self.classes.len() == 1 {
+            return of_class;
+        }
         let others = |one: &&Class| one.waiting > 0 && !std::ptr::eq(*one, class);
         let lane = |one: &&Class| one.is_last_lane() == class.is_last_lane();
         let (mut weights, mut waiting) = (class.weight(), class.waiting);
@@ -323,7 +326,10 @@ impl Line {
     /// Returns the number of waiting requests with this key.
     fn waiting_of(&self, key: QueueKey) -> u32 {
         let key = QueueKey { class: ClassIndex(self.class_of(key) as u8), ..key };
-        self.known.get(&key).map_or(0, |&flow| self.flows[flow as usize].waiting)
+        match self.flows.get(self.last as usize) {
+            Some(flow) if flow.key == key => flow.waiting,
+            _ => self.known.get(&key).map_or(0, |&flow| self.flows[flow as usize].waiting),
+        }
     }
 
     #[inline]

@@ -14,6 +14,8 @@ const BEHIND_US: f64 = 1_000.0;
 const SLOW_US: f64 = 10_000.0;
 /// The half-life of the slowest recent request, in seconds.
 const HALF_LIFE: f64 = 0.5;
+/// Less than three half-lives.
+const FRESH: Duration = Duration::from_millis(1_499);
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -29,7 +31,8 @@ impl Pace {
         let us = app.as_secs_f64() * 1e6;
         self.mean_us = if self.noted.is_none() { us } else { self.mean_us + (us - self.mean_us) / 16.0 };
         if us >= SLOW_US || self.slowest_us > 0.0 {
-            self.slowest_us = self.slowest(now).max(us);
+            // It only falls with time, so a slower one needs no comparison.
+            self.slowest_us = if us >= self.slowest_us { us } else { self.slowest(now).max(us) };
         }
         self.noted = Some(now);
     }
@@ -42,8 +45,13 @@ impl Pace {
     /// Returns the number of requests that a thread may hold, including the one being served.
     #[inline]
     pub(crate) fn depth(&self, now: Instant) -> u32 {
-        if self.noted.is_none() || (self.slowest_us > 0.0 && self.slowest(now) >= SLOW_US / 8.0) {
-            return 1;
+        let Some(noted) = self.noted else { return 1 };
+        if self.slowest_us > 0.0 {
+            // Three half-lives make an eighth: most often no power is needed.
+            let is_fresh = self.slowest_us >= SLOW_US && now.saturating_duration_since(noted) < FRESH;
+            if is_fresh || self.slowest(now) >= SLOW_US / 8.0 {
+                return 1;
+            }
         }
         // The last request of the batch waits for all others.
         ((BEHIND_US / self.mean_us.max(1.0)).ceil() as u32).clamp(1, DEEPEST)

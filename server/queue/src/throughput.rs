@@ -125,12 +125,13 @@ impl Throughput {
     }
 
     fn account(&mut self, now: Instant) {
-        if !self.waiting {
+        // Several steps of a request have the same time, and that of its arrival may be older.
+        if !self.waiting || self.until >= Some(now) {
             return;
         }
         let time = self.until.map_or(0.0, |until| now.saturating_duration_since(until).as_secs_f64());
         let seat_time = time * f64::from(self.seats);
-        self.until = self.until.max(Some(now));
+        self.until = Some(now);
         self.current.time += time;
         self.current.seat_time += seat_time;
         self.quiet.time += time;

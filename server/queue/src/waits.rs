@@ -28,7 +28,7 @@ impl Waits {
     /// Counts a request that has waited.
     pub fn record(&mut self, wait: Duration) {
         let ms = wait.as_secs_f64() * 1e3;
-        let bucket = if ms <= 1.0 { 0 } else { (ms.log2() * PER_DOUBLING) as usize + 1 };
+        let bucket = if ms <= 1.0 { 0 } else { quarters(ms) + 1 };
         let bucket = &mut self.buckets[bucket.min(BUCKETS - 1)];
         *bucket = bucket.saturating_add(1);
     }
@@ -61,12 +61,33 @@ impl Waits {
     }
 }
 
+/// Returns `(at.log2() * 4).floor()` for a number from 1 on, without a logarithm.
+fn quarters(at: f64) -> usize {
+    use std::f64::consts::SQRT_2;
+    // 2 to the power of 1/4 and 3/4.
+    const QUARTERS: [f64; 3] = [1.189_207_115_002_721, SQRT_2, 1.681_792_830_507_429];
+    let bits = at.to_bits();
+    let doublings = (bits >> 52).saturating_sub(1023) as usize;
+    let rest = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+    doublings * 4 + QUARTERS.iter().filter(|quarter| rest >= **quarter).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    proptest! {
+        #[test]
+        fn quarters_of_a_doubling_are_those_of_the_logarithm(ms in 1.0f64..1e6) {
+            let exact = ms.log2() * PER_DOUBLING;
+            // At a boundary, the logarithm itself is rounded.
+            let near = (exact - exact.round()).abs() < 1e-9;
+            prop_assert!(near || quarters(ms) == exact as usize, "{ms}: {exact}");
+        }
+    }
 
     #[test]
     fn the_percentile_is_that_of_all() {
