@@ -34,6 +34,9 @@ use crate::trial::Trial;
 use crate::worker::Worker;
 use std::time::{Duration, Instant};
 
+/// How long requests may be on their way to the queue.
+const SOON: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub struct Dispatch {
     pool: PoolIndex,
@@ -44,6 +47,8 @@ pub struct Dispatch {
     pace: Pace,
     /// Whether requests are handed over in advance.
     prefetches: bool,
+    /// None is, as long as one waits that has asked before this time; see [`Dispatch::serve_in_order`].
+    in_order: Option<Instant>,
     trial: Option<Trial>,
     /// The longest predicted wait that is accepted; `None` while predictions are off.
     longest_wait: Option<Duration>,
@@ -64,6 +69,7 @@ impl Dispatch {
             max_queue,
             pace: Pace::default(),
             prefetches: true,
+            in_order: None,
             trial: None,
             longest_wait: None,
             throughput: Throughput::default(),
@@ -166,6 +172,12 @@ impl Dispatch {
         (ticket, admission)
     }
 
+    /// Hands over no request in advance until all have got a seat that ask now or soon: a worker may start those that it has from several
+    /// front threads in another order.
+    pub fn serve_in_order(&mut self, now: Instant) {
+        self.in_order = Some(now + SOON);
+    }
+
     /// Cancels a waiting request. Returns false if it was not waiting, because it had been assigned.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.queue.cancel(ticket)
@@ -255,11 +267,23 @@ impl Dispatch {
 
     #[inline]
     fn seat_of(&mut self, may: impl Fn(&Worker) -> bool, now: Instant) -> Option<Serial> {
+        let in_order = self.in_order.is_some_and(|until| self.is_in_order(until, now));
+        let prefetches = self.prefetches && !in_order;
         let open = self.workers.iter_mut().filter(|w| w.availability.gets_requests() && may(w));
         // The first among equals wins: an idle worker that stays idle keeps sharing its memory with the
         // template.
         let best = open.min_by_key(|w| w.rank())?;
-        best.take(self.prefetches.then_some(&self.pace), now).then_some(best.serial)
+        best.take(prefetches.then_some(&self.pace), now).then_some(best.serial)
+    }
+
+    /// Returns whether order comes before batches.
+    #[cold]
+    fn is_in_order(&mut self, until: Instant, now: Instant) -> bool {
+        let lasts = now < until || self.queue.oldest().is_some_and(|since| since < until);
+        if !lasts {
+            self.in_order = None;
+        }
+        lasts
     }
 }
 
