@@ -18,10 +18,22 @@ class MemoryTest < Case
       def each = 18.times { yield "0123456789" * 6_500 }
     end
 
+    class Long
+      def each = 200.times { yield "0123456789" * 6_500 }
+    end
+
+    Streamed = lambda do |io|
+      200.times { io.write("0123456789" * 6_500) }
+    ensure
+      io.close
+    end
+
     text = { "content-type" => "text/plain" }
     run lambda { |env|
       case env["PATH_INFO"]
       when "/string" then [200, text, ["0123456789" * 100_000]]
+      when "/long" then [200, text, Long.new]
+      when "/stream" then [200, text, Streamed]
       when "/large" then [200, text, ["0123456789" * 500_000]]
       when "/chunked" then [200, text, Pieces.new]
       when %r{\A/cached} then [200, text.merge("cache-control" => "public, max-age=600"), ["0123456789" * 50_000]]
@@ -31,8 +43,8 @@ class MemoryTest < Case
     }
   RUBY
 
-  def serve(settings: {}, limits: {}, **options)
-    start(app: APP, binds: ["tcp://127.0.0.1:0?h2c=true"], threads: "5:5", **options,
+  def serve(settings: {}, limits: {}, threads: "5:5", **options)
+    start(app: APP, binds: ["tcp://127.0.0.1:0?h2c=true"], threads: threads, **options,
           settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, **limits } }.merge(settings))
   end
 
@@ -96,6 +108,40 @@ class MemoryTest < Case
     end
     clients.each(&:close)
     assert_given_back(own)
+  end
+
+  # Responses of 13 MB that fit into neither memory nor file make the app wait; a client that reads nothing must not hold its threads.
+  ["2:2", "fibers", "plain Ruby"].each do |seats|
+    %w[long stream].each do |path|
+      it "frees the app's threads from clients that do not read (/#{path}, #{seats})" do
+        options = seats == "fibers" ? { threads: "1:1", settings: { fibers: 2 } } : { threads: "2:2" }
+        options[:env] = { "FIREBRICK_PURE" => "1" } if seats == "plain Ruby"
+        own = serve(limits: { response_spool: "4MiB" }, **options)
+        # They are another client in the queue than the good one.
+        other = { "X-Forwarded-For" => "192.0.2.7" }
+        streams = Array.new(2) { stalled(own, "/#{path}", 5) }
+        clients = Array.new(4) { connect(own, receive_buffer: 8192).write(request("GET", "/#{path}")) }
+        wait_until("the app to wait for them") { own.stats["workers"].sum { |one| one["in_flight"] } == 2 }
+        served = elapsed { 3.times { assert_status 200, get("/", to: own, headers: other) } }
+        # timeouts.send is 60 s.
+        assert_operator served, :<, 20
+        (streams + clients).each(&:close)
+      end
+    end
+  end
+
+  it "leaves a slow reader its response, however many requests wait" do
+    own = serve(limits: { response_spool: "1MiB" }, threads: "1:1")
+    slow = connect(own, receive_buffer: 8192).write(request("GET", "/long"))
+    wait_until("the app to wait for it") { own.stats["workers"].sum { |one| one["in_flight"] } == 1 }
+    waiting = connect(own, deadline: 60).write(request("GET", "/"))
+    16.times do
+      slow.socket.readpartial(8_000)
+      sleep 0.5
+    end
+    assert waiting.silent?, "the thread is still taken"
+    slow.close
+    assert_status 200, waiting.read_response
   end
 
   it "holds 1,000 slow uploads" do

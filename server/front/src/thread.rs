@@ -254,7 +254,8 @@ async fn follow(
 /// Gives this thread its share of the descriptors and of the memory.
 fn share(settings: &Settings) {
     let threads = usize::try_from(settings.front_threads).unwrap_or(usize::MAX);
-    handler::held::share(threads, settings.limits.memory.unwrap_or(u64::MAX));
+    let limits = &settings.limits;
+    handler::held::share(threads, limits.memory.unwrap_or(u64::MAX), limits.response_spool);
 }
 
 /// Returns a function that writes lines to the error log.

@@ -41,6 +41,8 @@ pub(crate) struct Call {
     blamed: Cell<bool>,
     /// The extended deadline that the request has asked for, in microseconds of the monotonic clock.
     until_us: Cell<u64>,
+    /// Whether the client has not asked for more of a body that the app writes to a socket.
+    unread: Cell<bool>,
 }
 
 /// How the body is sent.
@@ -87,6 +89,7 @@ impl Call {
         let (serial, overdue_us, until_us) = (Cell::new(0), Cell::new(None), Cell::new(0));
         let blamed = Cell::new(false);
         let sent_us = Cell::new(0);
+        let unread = Cell::new(false);
         Call {
             frame,
             body: RefCell::new(body),
@@ -102,6 +105,7 @@ impl Call {
             overdue_us,
             blamed,
             until_us,
+            unread,
         }
     }
 
@@ -165,6 +169,16 @@ impl Call {
             memory: if full { 0 } else { room.memory },
             file: room.file.saturating_sub(held.disk.saturating_sub(own)),
         }
+    }
+
+    /// Records whether the client has taken a piece of a body that the app writes to a socket, and not asked for more yet.
+    pub(crate) fn set_unread(&self, unread: bool) {
+        self.unread.set(unread);
+    }
+
+    /// Returns whether the app waits, or will soon have to, until the client has read more of the response.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.unread.get() || self.reply.waits_for_client()
     }
 
     /// Restarts the waiting time at `now`, because the request has waited for its own client until then.

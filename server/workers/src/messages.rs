@@ -41,6 +41,8 @@ pub(crate) enum ThreadMessage {
     Overdue { serial: Serial, id: u32 },
     /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.
     OverdueSince { serial: Serial, timeout: Duration },
+    /// Requests wait for seats of this pool: end up to `count` responses whose clients do not read and for whose clients the app waits.
+    FreeSeats { pool: PoolIndex, count: usize },
     /// No worker can be started: fail the queued requests.
     Hopeless,
     /// Send the `limit` oldest requests of this thread.

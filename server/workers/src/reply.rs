@@ -203,6 +203,11 @@ impl Reply {
         inner.backlog.clear();
     }
 
+    /// Returns whether the worker's window is used up because the client has not read.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.inner.borrow().backlog.is_waiting()
+    }
+
     /// Returns the number of bytes that wait in a file.
     pub(crate) fn on_disk(&self) -> u64 {
         self.inner.borrow().backlog.on_disk()

@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
-use net::memory::{self, Class, Level};
+use net::memory::{self, Class};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -166,14 +166,18 @@ impl Backlog {
 
     /// Returns the number of bytes of window to grant now; 0 for none yet.
     pub(crate) fn grant(&mut self, room: &Room) -> u32 {
-        let room_in_file = if memory::level() >= Level::Waiting { 0 } else { room.file };
-        let held = self.in_memory as u64 + self.in_file.saturating_sub(room_in_file);
+        let held = self.in_memory as u64 + self.in_file.saturating_sub(room.file);
         let grant = self.owed.saturating_sub(held);
         if grant < GRANT {
             return 0;
         }
         self.owed -= grant;
         grant as u32
+    }
+
+    /// Returns whether the worker may hardly send any more bytes.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.owed + GRANT / 2 > u64::from(wire::INITIAL_WINDOW)
     }
 
     /// Returns the total length of all pieces, if none has been taken yet.

@@ -354,6 +354,10 @@ impl Supervisor {
             for ticket in limit.map(|limit| self.shared.dispatch(pool).expire(limit)).unwrap_or_default() {
                 self.shared.mailbox(ticket.thread).post(ThreadMessage::Expired(ticket));
             }
+            let count = self.shared.dispatch(pool).waiting();
+            if count > 0 {
+                self.shared.to_all(|| ThreadMessage::FreeSeats { pool, count });
+            }
         }
         let rows: Vec<Row> = self.reconciler.rows().collect();
         self.apply_limits();

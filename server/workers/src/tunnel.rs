@@ -176,7 +176,10 @@ impl BodyStream for SocketBody {
         let mut bytes = vec![0; 16 << 10];
         let mut buffer = ReadBuf::new(&mut bytes);
         match Pin::new(&mut self.socket).poll_read(cx, &mut buffer) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                self.call.set_unread(false);
+                Poll::Pending
+            }
             Poll::Ready(Err(error)) => {
                 self.over = true;
                 Poll::Ready(Some(Err(Failure::app(502, format!("the app's stream failed: {error}")))))
@@ -185,6 +188,7 @@ impl BodyStream for SocketBody {
                 let n = buffer.filled().len();
                 bytes.truncate(n);
                 self.over = n == 0;
+                self.call.set_unread(n > 0);
                 Poll::Ready((n > 0).then(|| Ok(Chunk::Bytes(bytes.into()))))
             }
         }

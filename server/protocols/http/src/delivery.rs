@@ -161,9 +161,8 @@ impl Delivery {
         if !self.blocked.get() {
             return false;
         }
-        let progress = || self.watched(|watch| watch.progress);
-        let known = progress();
-        self.look(stream, 0, timer, shared) != DeliveryState::Stalled && progress() != known
+        let known = self.progress();
+        self.look(stream, 0, timer, shared) != DeliveryState::Stalled && self.progress() != known
     }
 
     /// Forgets unacknowledged data, because the connection ends with a reset.
@@ -217,6 +216,11 @@ impl Delivery {
             self.watch(timer, shared);
         }
         found
+    }
+
+    /// Returns the acknowledged bytes at the last check. `None`: the client has everything, as far as known.
+    pub(crate) fn progress(&self) -> Option<u64> {
+        self.watched(|watch| watch.progress)
     }
 
     /// Returns the time until which the client has received everything written. `None`: the client has everything, as far as known.

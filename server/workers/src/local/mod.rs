@@ -4,6 +4,7 @@
 //! response ([`Local::settle`]), or in one of the ways of [`take_back`] and [`overdue`].
 
 mod overdue;
+mod stalled;
 mod submit;
 mod take_back;
 mod waiting;
@@ -145,6 +146,7 @@ impl Local {
                 ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
                 // The receiver may have timed out.
                 ThreadMessage::List { limit, to } => drop(to.send(self.in_flight(limit))),
+                ThreadMessage::FreeSeats { pool, count } => self.free_seats(pool, count),
                 ThreadMessage::Hopeless => self.hopeless(),
             }
         }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const HARDLY: u64 = 1 << 10;
 /// A client that hardly moves has stalled if it has not taken any bytes for this long.
 const STALLED: Duration = Duration::from_secs(2);
+/// Acknowledged bytes are compared over at least this time, because connections ask the system for them only now and then.
+const COMPARED: Duration = Duration::from_secs(3);
 /// A response moves if its client has taken bytes within this time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// When memory is scarce, responses that hold this part of it are displaced at a time.
@@ -30,6 +32,9 @@ pub struct Holding {
     moved: Cell<Instant>,
     displaced: Cell<bool>,
     wake: Box<dyn Fn()>,
+    acknowledged: Box<dyn Fn() -> Option<u64>>,
+    /// What the client had acknowledged when it was last compared.
+    compared: Cell<Option<(u64, Instant)>>,
     /// Its index in the list of responses, and the number of holdings before it.
     place: Cell<usize>,
     number: Cell<u64>,
@@ -43,14 +48,23 @@ impl std::fmt::Debug for Holding {
 
 impl Holding {
     /// Creates the holding of a response on the connection of `account`. `wake` must only make the protocol
-    /// check [`Holding::is_displaced`] soon.
-    pub fn new(account: Rc<Account>, wake: impl Fn() + 'static) -> Rc<Holding> {
+    /// check [`Holding::is_displaced`] soon. `acknowledged` returns the number of bytes that the client has
+    /// acknowledged on its connection; `None` if that is unknown, or if its window for this response is closed.
+    /// A slow client makes room for a write only now and then, although it never stops reading.
+    pub fn new(
+        account: Rc<Account>,
+        wake: impl Fn() + 'static,
+        acknowledged: impl Fn() -> Option<u64> + 'static,
+    ) -> Rc<Holding> {
+        let now = Instant::now();
         let holding = Rc::new(Holding {
             account,
             held: Cell::default(),
-            moved: Cell::new(Instant::now()),
+            moved: Cell::new(now),
             displaced: Cell::new(false),
             wake: Box::new(wake),
+            compared: Cell::new(acknowledged().map(|bytes| (bytes, now))),
+            acknowledged: Box::new(acknowledged),
             place: Cell::new(0),
             number: Cell::new(0),
             responses: of_thread(),
@@ -79,7 +93,28 @@ impl Holding {
         self.displaced.get()
     }
 
-    fn displace(&self) {
+    /// Returns the time since which the client has taken nothing, if it hardly reads at all.
+    pub fn stalled_since(&self, now: Instant) -> Option<Instant> {
+        let moved = self.moved.get();
+        let hardly = self.account.pace.rate(now) < HARDLY;
+        let stalled = hardly && now.saturating_duration_since(moved) >= STALLED && !self.acknowledges(now);
+        stalled.then_some(moved)
+    }
+
+    /// Returns whether the client acknowledges bytes, as far as known.
+    fn acknowledges(&self, now: Instant) -> bool {
+        let Some(bytes) = (self.acknowledged)() else { return false };
+        let (before, at) = self.compared.get().unwrap_or((bytes, now));
+        let time = now.saturating_duration_since(at);
+        if time < COMPARED && self.compared.get().is_some() {
+            return true;
+        }
+        self.compared.set(Some((bytes, now)));
+        time.is_zero() || bytes.saturating_sub(before) as f64 >= HARDLY as f64 * time.as_secs_f64()
+    }
+
+    /// Makes the response end, because the server needs its resources.
+    pub fn displace(&self) {
         if !self.displaced.replace(true) {
             self.account.ledger.leaving.update(|leaving| leaving + self.held.get());
             (self.wake)();
@@ -268,8 +303,7 @@ impl Responses {
             if left == 0 {
                 return;
             }
-            let hardly = holding.account.pace.rate(now) < HARDLY;
-            if hardly && now.saturating_duration_since(holding.moved.get()) >= STALLED {
+            if holding.stalled_since(now).is_some() {
                 left = left.saturating_sub(holding.held.get().memory);
                 holding.displace();
             }

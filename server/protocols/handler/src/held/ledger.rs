@@ -24,7 +24,7 @@ const LEAST_MEMORY_OF_CONNECTION: u64 = 1 << 20;
 static TOTAL: [AtomicU64; 3] = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
 
 thread_local! {
-    static LEDGER: Rc<Ledger> = Rc::new(Ledger::new(1, u64::MAX));
+    static LEDGER: Rc<Ledger> = Rc::new(Ledger::new(Limits::new(1, u64::MAX, u64::MAX)));
 }
 
 /// Returns the total of the responses of all threads and of the uploads.
@@ -33,9 +33,10 @@ pub fn total() -> Amount {
     Amount { descriptors: u32::try_from(descriptors).unwrap_or(u32::MAX), memory, disk }
 }
 
-/// Gives this thread the share of one of `threads` threads, in a process that has `memory` bytes for all clients.
-pub fn share(threads: usize, memory: u64) {
-    current().limits.set(Limits::new(threads as u64, memory));
+/// Gives this thread the share of one of `threads` threads, in a process that has `memory` bytes for all clients. The files of the responses of
+/// one connection may have `disk` bytes.
+pub fn share(threads: usize, memory: u64, disk: u64) {
+    current().limits.set(Limits::new(threads as u64, memory, disk));
 }
 
 /// Returns whether this thread's responses hold all the memory that they may, or memory is scarce, so that further bytes go to the disk.
@@ -54,17 +55,20 @@ pub(super) fn current() -> Rc<Ledger> {
 pub(super) struct Limits {
     pub(super) descriptors: u32,
     pub(super) memory: u64,
+    /// Bytes in the files of one connection.
+    pub(super) disk: u64,
     pub(super) uploads: u32,
 }
 
 impl Limits {
-    pub(super) fn new(threads: u64, memory: u64) -> Limits {
+    pub(super) fn new(threads: u64, memory: u64, disk: u64) -> Limits {
         let threads = threads.max(1);
         let all = memory / 2;
         let files = |all: u64| u32::try_from((all / threads).max(LEAST_FILES)).unwrap_or(u32::MAX);
         Limits {
             descriptors: files(descriptors::for_responses()),
             memory: (all.min(MEMORY) / threads).max(LEAST_MEMORY.min(all)),
+            disk,
             uploads: files(descriptors::for_uploads()),
         }
     }
@@ -86,9 +90,9 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    fn new(threads: u64, memory: u64) -> Ledger {
+    fn new(limits: Limits) -> Ledger {
         Ledger {
-            limits: Cell::new(Limits::new(threads, memory)),
+            limits: Cell::new(limits),
             held: Cell::default(),
             leaving: Cell::default(),
             uploads: Cell::default(),
@@ -97,9 +101,7 @@ impl Ledger {
 
     #[cfg(test)]
     pub(super) fn limited(limits: Limits) -> Rc<Ledger> {
-        let ledger = Ledger::new(1, u64::MAX);
-        ledger.limits.set(limits);
-        Rc::new(ledger)
+        Rc::new(Ledger::new(limits))
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -113,7 +115,9 @@ impl Ledger {
         let descriptors = free.clamp(LEAST_OF_CONNECTION - 1, limits.of_connection() - 1);
         let free = limits.memory.saturating_sub(held.memory);
         let memory = free.clamp(LEAST_MEMORY_OF_CONNECTION, CONNECTION_MEMORY);
-        own.descriptors > descriptors || own.memory > memory
+        // The other half is left to responses that have begun.
+        let disk = (limits.disk / 2).max(LEAST_MEMORY_OF_CONNECTION);
+        own.descriptors > descriptors || own.memory > memory || own.disk > disk
     }
 
     pub(super) fn change(&self, from: Amount, to: Amount) {

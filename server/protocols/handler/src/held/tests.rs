@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-const LIMITS: Limits = Limits { descriptors: 64, memory: 64 << 20, uploads: 16 };
+const LIMITS: Limits = Limits { descriptors: 64, memory: 64 << 20, disk: 1 << 30, uploads: 16 };
 
 fn accounts(count: usize) -> (Rc<Ledger>, Vec<Rc<Account>>) {
     let ledger = Ledger::limited(LIMITS);
@@ -17,7 +17,7 @@ fn accounts(count: usize) -> (Rc<Ledger>, Vec<Rc<Account>>) {
 }
 
 fn response(account: &Rc<Account>) -> Rc<Holding> {
-    Holding::new(account.clone(), || ())
+    Holding::new(account.clone(), || (), || None)
 }
 
 /// Creates many responses with one file each.
@@ -146,7 +146,7 @@ fn one_that_leaves_is_told_once() {
     let (_, accounts) = accounts(2);
     let told = Rc::new(Cell::new(0));
     let count = told.clone();
-    let one = Holding::new(accounts[0].clone(), move || count.update(|n| n + 1));
+    let one = Holding::new(accounts[0].clone(), move || count.update(|n| n + 1), || None);
     let hold = one.hold(Amount::FILE);
     let _others = files(&accounts[1], 70);
     assert!(one.is_displaced() && told.get() == 1);
@@ -184,14 +184,15 @@ fn a_connection_may_have_as_many_uploads_as_are_free() {
 
 #[test]
 fn threads_share_what_the_process_has() {
-    let (one, four) = (Limits::new(1, u64::MAX), Limits::new(4, u64::MAX));
+    let new = |threads, memory| Limits::new(threads, memory, u64::MAX);
+    let (one, four) = (new(1, u64::MAX), new(4, u64::MAX));
     assert_eq!(one.descriptors / 4, four.descriptors);
     assert_eq!((one.memory, four.memory), (MEMORY, LEAST_MEMORY));
-    assert_eq!(Limits::new(1_000_000, u64::MAX).uploads, LEAST_FILES as u32);
-    assert_eq!(Limits::new(0, u64::MAX), one);
-    let little = |threads| Limits::new(threads, 200 << 20).memory;
+    assert_eq!(new(1_000_000, u64::MAX).uploads, LEAST_FILES as u32);
+    assert_eq!(new(0, u64::MAX), one);
+    let little = |threads| new(threads, 200 << 20).memory;
     assert_eq!([1, 2].map(little), [100 << 20, LEAST_MEMORY]);
-    assert_eq!(Limits::new(4, 64 << 20).memory, 32 << 20, "never more than half of what there is");
+    assert_eq!(new(4, 64 << 20).memory, 32 << 20, "never more than half of what there is");
 }
 
 #[derive(Debug, Clone)]

@@ -150,7 +150,10 @@ impl<S: Transport> Link<S> {
         let holding = self.holding.take().unwrap_or_else(|| {
             let (shared, key) = (Rc::downgrade(&self.shared), self.timer.key());
             let wake = move || shared.upgrade().into_iter().for_each(|shared| shared.timers.wake(key));
-            Holding::new(Rc::new(Account::new()), wake)
+            let link = Rc::downgrade(self);
+            let acknowledged =
+                move || link.upgrade()?.stream.delivery().map(|delivery| delivery.acknowledged);
+            Holding::new(Rc::new(Account::new()), wake, acknowledged)
         });
         self.holding.set(Some(holding.clone()));
         holding

@@ -306,7 +306,8 @@ impl Client for StreamClient {
         let made = self.holding.get_or_init(|| {
             let (shared, key) = (Rc::downgrade(&self.hub.shared), self.timer.key());
             let wake = move || shared.upgrade().into_iter().for_each(|shared| shared.timers.wake(key));
-            Holding::new(self.hub.account(), wake)
+            // QUIC takes bytes of a stream as the client acknowledges earlier ones.
+            Holding::new(self.hub.account(), wake, || None)
         });
         Some(made.clone())
     }

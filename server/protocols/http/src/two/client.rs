@@ -294,7 +294,14 @@ impl Client for StreamClient {
                     hub.touch();
                 }
             };
-            Holding::new(account, wake)
+            let (hub, stream) = (self.hub.clone(), self.stream);
+            let acknowledged = move || {
+                let hub = hub.upgrade()?;
+                // A closed window is the client's own choice.
+                let open = hub.engine.try_borrow().is_ok_and(|engine| engine.room(stream) > 0);
+                open.then(|| hub.acknowledged.get())
+            };
+            Holding::new(account, wake, acknowledged)
         });
         Some(made.clone())
     }

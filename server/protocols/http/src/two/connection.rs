@@ -121,6 +121,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             held: Cell::new(0),
             check_at: Cell::new(None),
             account: OnceCell::new(),
+            acknowledged: Cell::new(0),
             displaced: Cell::new(false),
             shared: shared.clone(),
         });
@@ -216,6 +217,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let queued = hub.engine.borrow_mut().output().len();
         let found = self.delivery.look(&self.stream, queued, &hub.timer, &hub.shared);
+        self.delivery.progress().into_iter().for_each(|bytes| hub.acknowledged.set(bytes));
         hub.engine.borrow_mut().behind(self.delivery.has_until());
         self.gone |= found == DeliveryState::Stalled;
     }

@@ -29,6 +29,8 @@ pub(super) struct Hub {
     pub(super) check_at: Cell<Option<Instant>>,
     /// The account of the resources that responses hold.
     pub(super) account: OnceCell<Rc<Account>>,
+    /// The bytes that the client had acknowledged when that was last asked for.
+    pub(super) acknowledged: Cell<u64>,
     /// Some responses have to break off.
     pub(super) displaced: Cell<bool>,
 }
