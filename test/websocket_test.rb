@@ -9,10 +9,13 @@ require "support/backend"
 require "support/http2_case"
 require "support/site_server"
 require "support/tls_case"
+require "support/upgrading"
 require "support/web_socket"
 
 class WebsocketTest < TlsCase
   parallel!
+
+  include Upgrading
 
   RESTART = "\x88\x02\x03\xF4".b
   APP = <<~'RUBY'
@@ -64,6 +67,22 @@ class WebsocketTest < TlsCase
       when "/protocol-403" then [403, { "rack.protocol" => "websocket", "content-type" => "text/plain" }, ["no"]]
       when "/raise" then raise "on purpose"
       when "/403" then [403, { "content-type" => "text/plain" }, ["no"]]
+      when "/gate" then File.write("../entered", ""); sleep 0.01 until File.exist?("../go"); [200, {}, ["opened"]]
+      when "/count"
+        [101, switch.merge("rack.hijack" => lambda do |io|
+          Thread.new do
+            sum = 0
+            while (part = (io.readpartial(65_536) rescue nil))
+              sum += part.bytesize
+            end
+            io.write(sum.to_s)
+            io.close
+          end
+        end), []]
+      when "/framed"
+        [101, switch.merge("rack.hijack" => lambda do |io|
+          Thread.new { io.write("\x81\x02ok") while (io.readpartial(10_000) rescue nil) }
+        end), []]
       when "/hold" then [101, switch.merge("rack.hijack" => ->(io) { io.write("\x81\x02hi"); Thread.new { sleep } }), []]
       else [200, { "content-type" => "application/json" }, [seen.call(env)]]
       end
@@ -101,6 +120,12 @@ class WebsocketTest < TlsCase
       socket.write("frame #{i}")
       assert_equal "FRAME #{i}", socket.read_exactly(7)
     end
+  end
+
+  # Asserts that the app answers a message, in a frame.
+  def assert_answers(socket)
+    socket.write(WebSocket.frame("x"))
+    assert_equal "\x81\x02ok".b, socket.read_exactly(4)
   end
 
   def assert_way(version, own, way)
@@ -208,6 +233,54 @@ class WebsocketTest < TlsCase
       assert_equal RESTART, after.read_to_end
       after.close_write
       assert_equal 0, own.wait_exit
+    end
+
+    it "leaves WebSockets open while the server is a lame duck, and while it finishes requests (#{version})" do
+      own = everything(settings: { timeouts: { lame_duck: "30s" } })
+      sockets = Array.new(2) { open_socket(version, own, "/framed") }
+      gate = connect(own).write(request("GET", "/gate"))
+      wait_until("the request to be served") { File.exist?(File.join(own.base, "entered")) }
+      own.signal(:TERM)
+      wait_until("the server to leave") { own.control("/status")["state"] == "leaving" }
+      sockets.each { |socket| assert_answers(socket) }
+      late = open_socket(version, own, "/framed")
+      own.signal(:TERM)
+      wait_until("the server to drain") { own.control("/status")["state"] == "draining" }
+      [*sockets, late].each { |socket| assert_answers(socket) }
+      if version == "HTTP/2"
+        assert_equal :no_error, sockets.first.client.goaway&.code
+        refute_predicate sockets.first.answer, :over?
+      end
+      FileUtils.touch(File.join(own.base, "go"))
+      assert_equal "opened", gate.read_response.body
+      [*sockets, late].each { |socket| assert_equal RESTART, socket.read_to_end }
+      assert_equal 0, own.wait_exit
+    end
+
+    it "closes WebSockets with 1012 when a new program takes over (#{version})" do
+      own = launch(app: APP, files: pair("own", "localhost", "127.0.0.1"), binds: WebSocket::BINDS, threads: "1:30")
+      socket = open_socket(version, own, "/framed")
+      assert_answers(socket)
+      out = assert_upgrades(own, follow: false)
+      assert_equal RESTART, socket.read_to_end
+      socket.close
+      own.follow(new_pid(out))
+      assert_answers(open_socket(version, own, "/framed"))
+    end
+
+    # A chat whose clients only send: what passes through is no flood.
+    it "takes 100,000 small messages in a row that the app does not answer (#{version})" do
+      own = everything
+      socket = open_socket(version, own, "/count")
+      message = WebSocket.frame("x")
+      if version == "HTTP/2"
+        # Each message in a frame of its own.
+        1000.times { socket.client.write(socket.client.data(socket.stream, message, end_stream: false) * 100) }
+      else
+        1000.times { 100.times { socket.write(message) } }
+      end
+      socket.close_write
+      assert_equal (100_000 * message.bytesize).to_s, socket.read_to_end
     end
 
     it "outlives the time limits of requests, and is logged once, at its end (#{version})" do

@@ -138,9 +138,9 @@ impl StreamClient {
         }
     }
 
-    /// Returns a unit of a budget to the connection.
-    pub(super) fn earn(&self, kind: Flood) {
-        self.hub.budget.borrow_mut().earn(kind, 1);
+    /// Returns units of a budget to the connection.
+    pub(super) fn earn(&self, kind: Flood, units: usize) {
+        self.hub.budget.borrow_mut().earn(kind, u32::try_from(units).unwrap_or(u32::MAX));
     }
 
     /// Counts the stream as a tunnel until the guard is dropped.

@@ -72,7 +72,11 @@ async fn pass_up(client: &StreamClient, io: &dyn TunnelEnd) -> Result<(), Unsend
         let mut at = 0;
         while at < bytes.len() {
             match poll_fn(|cx| poll_write(io, &bytes[at..], cx)).await {
-                Ok(n) => at += n,
+                Ok(n) => {
+                    at += n;
+                    // What passes through is no flood, however small its frames are: each had a byte at least.
+                    client.earn(Flood::SmallData, n);
+                }
                 Err(_) => return Ok(()),
             }
         }
@@ -110,7 +114,7 @@ async fn pass_down(
         };
         sender.write(text.into()).await?;
         // The messages of a WebSocket are often small, and one that the app answers is no flood.
-        sender.client.earn(Flood::SmallData);
+        sender.client.earn(Flood::SmallData, 1);
         sent.body_bytes += len as u64;
     }
 }
