@@ -3,7 +3,8 @@
 //! Contract:
 //! 1. A queue gets requests only as long as few wait in it: twice as many as it has seats, or [`LEAST_AHEAD`]. So the app has work, and the
 //!    queue's limits are not met.
-//! 2. A request does not wait for room for longer than the time-out of the queue: see [`crate::Pause`].
+//! 2. Meanwhile no worker gets requests in advance, so that they start in order of arrival.
+//! 3. A request does not wait for room for longer than the time-out of the queue: see [`crate::Pause`].
 
 use crate::pause::{Pause, PausePhase};
 use crate::shared::Shared;
@@ -50,7 +51,8 @@ pub async fn follow(shared: &Shared, patience: impl Fn() -> Duration, over: impl
 fn release(shared: &Shared, pause: &Pause, patience: Duration) {
     for pool in shared.pools().indexes().filter(|pool| pause.holds(*pool)) {
         let room = {
-            let queue = shared.dispatch(pool);
+            let mut queue = shared.dispatch(pool);
+            queue.serve_in_order(Instant::now());
             let seats = queue.seats() as usize;
             let ahead = if seats == 0 { 0 } else { (2 * seats).max(LEAST_AHEAD) };
             ahead.saturating_sub(queue.waiting())
