@@ -56,7 +56,7 @@ class PauseTest < Case
       300.times { |number| connections[number % 6].write(request("GET", "/warm")).read_response("GET") }
       assert_pauses(own)
       (1..60).each do |number|
-        number % 3 == 0 ? streams[number / 3 % 3].request("/#{number}") : (connections << send_to(own, "/#{number}"))
+        (number % 3).zero? ? streams[number / 3 % 3].request("/#{number}") : (connections << send_to(own, "/#{number}"))
         wait_for_waiting(number, on: own)
       end
       assert_resumes(own)
