@@ -105,25 +105,11 @@ fn belongs(request: &Request, class: &QueueClass) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use handler::testing::request_from;
     use proptest::prelude::*;
-    use std::rc::Rc;
-    use std::time::{Instant, SystemTime};
 
     fn request(path: &str, peer: &str, fields: &[(&str, &str)]) -> Request {
-        let mut all = Fields::from_parts(path.as_bytes().to_vec(), Vec::new());
-        let (path, none) = (Span::of(all.text(), all.text()), Span::default());
-        fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
-        let remote = PeerAddr::Inet((peer.parse::<std::net::IpAddr>().unwrap(), 1).into());
-        let peer = Peer { remote, remote_text: "".into(), local: PeerAddr::Unix, tls: false, session: None };
-        #[rustfmt::skip]
-        let request = Request {
-            version: Version::Http11, method: none, target: path, path, query: none, authority: none,
-            switchable: true,
-            fields: all, variables: Vec::new(), peer: Rc::new(peer), https: false,
-            received: SystemTime::now(), arrived: Instant::now(),
-        };
-        request
+        request_from(Some(peer), "GET", path, fields)
     }
 
     fn client(fair: &Fair, request: &Request) -> Client {

@@ -91,39 +91,12 @@ fn has_format(path: &Path<'_>, prefix: &[u8]) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use handler::testing::request_from;
     use settings::Rate;
-    use std::rc::Rc;
-    use std::time::{Duration, Instant, SystemTime};
+    use std::time::Duration;
 
-    /// Returns a request of a peer; `None` is one on a Unix socket.
     pub(crate) fn request(method: &str, path: &str, peer: Option<&str>) -> Request {
-        let text = format!("{method} {path}").into_bytes();
-        let (method, path) =
-            (Span::of(&text, &text[..method.len()]), Span::of(&text, &text[method.len() + 1..]));
-        let remote = peer
-            .map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<std::net::IpAddr>().unwrap(), 1).into()));
-        Request {
-            version: Version::Http11,
-            switchable: true,
-            method,
-            target: path,
-            path,
-            query: Span::default(),
-            authority: Span::default(),
-            fields: Fields::from_parts(text, Vec::new()),
-            variables: Vec::new(),
-            peer: Rc::new(Peer {
-                remote,
-                remote_text: "".into(),
-                local: PeerAddr::Unix,
-                tls: false,
-                session: None,
-            }),
-            https: false,
-            received: SystemTime::now(),
-            arrived: Instant::now(),
-        }
+        request_from(peer, method, path, &[])
     }
 
     /// 2 requests a second, 2 at once.

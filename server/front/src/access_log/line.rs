@@ -206,8 +206,8 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 mod tests {
     use super::*;
     use crate::access_log::clock::Clock;
-    use crate::access_log::request_for_tests::{peer, request};
     use handler::Trace;
+    use handler::testing::{peer, request};
     use jiff::tz::TimeZone;
     use proptest::prelude::*;
     use std::time::{Instant, UNIX_EPOCH};

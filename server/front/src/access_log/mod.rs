@@ -16,8 +16,6 @@ mod escape;
 pub(crate) use escape::json;
 mod line;
 mod output;
-#[cfg(test)]
-pub(crate) mod request_for_tests;
 
 pub use output::Output;
 

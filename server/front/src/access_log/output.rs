@@ -286,7 +286,7 @@ fn write_all(file: &mut File, mut text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::request_for_tests::{peer, request};
+    use handler::testing::{peer, request};
     use handler::{Ending, Trace};
     use proptest::prelude::*;
     use settings::LogFormat;

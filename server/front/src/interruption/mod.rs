@@ -113,7 +113,7 @@ impl Maintenance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::request_for_tests::{peer, request};
+    use handler::testing::{peer, request};
     use handler::{Peer, PeerAddr};
     use std::rc::Rc;
 

@@ -86,27 +86,12 @@ impl Unquoted for [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use handler::testing::{self, peer};
+    use handler::{Peer, PeerAddr};
     use std::rc::Rc;
-    use std::time::{Instant, SystemTime};
 
     fn request(fields: &[(&str, &str)], remote: PeerAddr) -> Request {
-        let mut all = Fields::default();
-        fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
-        let peer = Rc::new(Peer {
-            remote,
-            remote_text: Box::default(),
-            local: PeerAddr::Unix,
-            tls: false,
-            session: None,
-        });
-        let none = Span::default();
-        #[rustfmt::skip]
-        let request = Request {
-            version: Version::Http11, switchable: true, method: none, target: none, path: none, query: none, authority: none,
-            fields: all, variables: Vec::new(), peer, https: false, received: SystemTime::now(), arrived: Instant::now(),
-        };
-        request
+        Request { peer: Rc::new(Peer { remote, ..peer() }), ..testing::request("GET", "/", fields) }
     }
 
     fn scheme_of(fields: &[(&str, &str)], remote: &str) -> bool {

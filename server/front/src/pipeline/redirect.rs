@@ -215,7 +215,7 @@ fn misdirected(name: &[u8]) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::request_for_tests::request_to;
+    use handler::testing::request_to;
     use proptest::prelude::*;
     use std::path::Path;
 

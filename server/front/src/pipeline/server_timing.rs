@@ -66,8 +66,8 @@ fn text(trace: &Trace) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::request_for_tests::{peer, request};
     use handler::Peer;
+    use handler::testing::{peer, request};
     use std::rc::Rc;
 
     fn is_due(whose: ServerTiming, remote: PeerAddr, fields: &[(&str, &str)]) -> bool {

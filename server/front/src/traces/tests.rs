@@ -2,7 +2,7 @@
 
 use super::otlp::{AnyValue, ExportRequest, Span, Value, encode, spans};
 use super::*;
-use crate::access_log::request_for_tests::{peer, request};
+use handler::testing::{peer, request};
 use handler::{Failure, Peer, Trace};
 use prost::Message;
 

@@ -52,10 +52,8 @@ pub fn parse(word: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fields, Peer, PeerAddr, Span, Version};
+    use crate::testing::request_from;
     use proptest::prelude::*;
-    use std::rc::Rc;
-    use std::time::{Instant, SystemTime};
 
     /// Trusts 10.0.0.0/8, 127.0.0.0/8 and Unix sockets.
     fn trusts(peer: Option<IpAddr>) -> bool {
@@ -64,19 +62,8 @@ mod tests {
         )
     }
 
-    /// Returns a request of a peer; `None` is one on a Unix socket.
     fn request(peer: Option<&str>) -> Request {
-        let remote =
-            peer.map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<IpAddr>().unwrap(), 1).into()));
-        let peer = Peer { remote, remote_text: "".into(), local: PeerAddr::Unix, tls: false, session: None };
-        let none = Span::default();
-        #[rustfmt::skip]
-        let request = Request {
-            version: Version::Http11, switchable: true, method: none, target: none, path: none, query: none, authority: none,
-            fields: Fields::default(), variables: Vec::new(), peer: Rc::new(peer), https: false,
-            received: SystemTime::now(), arrived: Instant::now(),
-        };
-        request
+        request_from(peer, "GET", "/", &[])
     }
 
     fn of(peer: &str, forwarded: &[&str]) -> Option<String> {

@@ -26,6 +26,8 @@ mod kept;
 mod lent;
 pub mod path;
 mod request;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use body::{BodyError, BodyStream, Chunk, FileRegion, Incoming, IncomingBody, Lender};
 pub use cache::Cache;
