@@ -6,7 +6,8 @@
 use crate::policy::Policy;
 use crate::service::{Cache, Origin};
 use crate::store::Store;
-use crate::testing::{One, body, exchange, request};
+use crate::testing::{One, body, exchange};
+use handler::testing::request;
 use handler::{Body, Exchange, Fields, Peer, PeerAddr, Request, Response};
 use proptest::prelude::*;
 use settings::TrustedProxies;

@@ -75,7 +75,7 @@ pub(crate) fn reference(request: &Request, value: &[u8], sort_query: bool) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::request;
+    use handler::testing::request;
 
     fn key(target: &str, sort: bool) -> String {
         let mut out = Vec::new();

@@ -9,6 +9,7 @@ use crate::service::{Cache, Origin};
 use crate::store::Store;
 use crate::testing::{self, One};
 use bytes::Bytes;
+use handler::testing::request;
 use handler::{Body, Exchange, Fields, Response};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -116,7 +117,7 @@ async fn change(app: &Rc<App>, cache: &Rc<Cache>, store: &Arc<Store>, page: usiz
     app.versions[page].set(app.versions[page].get() + 1);
     match way {
         0 => {
-            let exchange = testing::exchange(testing::request("POST", PAGES[page], &[]));
+            let exchange = testing::exchange(request("POST", PAGES[page], &[]));
             drop(cache.serve(exchange, app.clone()).await);
         }
         1 => _ = store.purge(&Purge::Path(PAGES[page].into())),
@@ -135,7 +136,7 @@ async fn run(steps: &[Step]) -> Result<(), String> {
     for step in steps.iter().cloned().chain(last) {
         match step {
             Step::Ask { page, with } => {
-                let exchange = testing::exchange(testing::request("GET", PAGES[page], WITH[with]));
+                let exchange = testing::exchange(request("GET", PAGES[page], WITH[with]));
                 let (cache, app, least) = (cache.clone(), app.clone(), app.versions[page].get());
                 clients.push(tokio::task::spawn_local(async move {
                     let response = cache.serve(exchange, app).await;
@@ -184,7 +185,7 @@ fn a_kept_page_survives_the_requests_of_single_clients() {
             let (cache, app) = (Cache::new(store.clone()), Rc::new(App::default()));
             let mut asked = Vec::new();
             for with in [&[], *with, &[]] {
-                let exchange = testing::exchange(testing::request("GET", PAGES[page], with));
+                let exchange = testing::exchange(request("GET", PAGES[page], with));
                 let (cache, origin) = (cache.clone(), app.clone());
                 let served = tokio::task::spawn_local(async move { cache.serve(exchange, origin).await });
                 settle().await;

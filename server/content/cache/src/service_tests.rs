@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::purge::Purge;
-use crate::testing::request;
+use handler::testing::request;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use tokio::sync::oneshot;

@@ -252,7 +252,7 @@ fn declared(response: &Response) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::request;
+    use handler::testing::request;
 
     fn response(status: u16, all: &[(&str, &str)]) -> Response {
         let mut fields = Fields::default();

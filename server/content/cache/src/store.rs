@@ -536,7 +536,7 @@ mod tests {
     use crate::storable::judge;
     use crate::stored::Arrival;
     use crate::summary::FieldSummary;
-    use crate::testing::request;
+    use handler::testing::request;
     use handler::{Body, Fields, Response};
     use proptest::prelude::*;
     use std::sync::atomic::AtomicBool;

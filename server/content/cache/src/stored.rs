@@ -431,7 +431,7 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
     use crate::storable::judge;
-    use crate::testing::request;
+    use handler::testing::request;
 
     fn stored(all: &[(&str, &str)]) -> Stored {
         let mut fields = Fields::default();

@@ -193,8 +193,9 @@ impl PublicFile {
 mod tests {
     use super::*;
     use crate::files::root::RECHECK_AFTER;
-    use crate::testing::{field, request, text, wait};
+    use crate::testing::{field, text, wait};
     use handler::Body;
+    use handler::testing::request;
     use std::path::Path;
 
     const BOUNDS: Bounds = Bounds { files: 16, bytes: 1 << 20 };

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::files::root::RECHECK_AFTER;
-use crate::testing::{field, request, text, wait};
+use crate::testing::{field, text, wait};
+use handler::testing::request;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
