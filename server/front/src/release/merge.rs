@@ -1,6 +1,6 @@
 //! Which settings of a new release take effect without a restart.
 
-use settings::{Cache, Limits, Mruby, Pool, Rack, Route, Settings, Sites, Timeouts};
+use settings::{Mruby, Pool, Route, Settings, Sites};
 
 /// Returns warnings of changes of pools that need a restart.
 pub(super) fn takes_restart(now: &Settings, fresh: &Settings) -> Vec<String> {
@@ -47,6 +47,7 @@ fn pools(now: &[Pool], fresh: &[Pool]) -> Vec<Pool> {
 }
 
 /// Merges the settings in force with those of `fresh` that can change at run time: the options that the table marks as `reloadable`.
+/// Sections follow the mark by themselves.
 pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
     Settings {
         pools: pools(&now.pools, &fresh.pools),
@@ -60,38 +61,23 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
             _ => fresh.workers,
         },
         workers_auto: fresh.workers_auto,
-        limits: Limits { max_queue: now.limits.max_queue, ..fresh.limits },
-        timeouts: Timeouts {
-            worker_boot: now.timeouts.worker_boot,
-            shutdown: now.timeouts.shutdown,
-            // A property of the listening sockets.
-            tcp_keepalive: now.timeouts.tcp_keepalive,
-            ..fresh.timeouts
-        },
-        rack: Rack {
-            ruby: fresh.rack.ruby,
-            yjit: fresh.rack.yjit,
-            allocator: fresh.rack.allocator,
-            warmup: fresh.rack.warmup,
-            compact: fresh.rack.compact,
-            out_of_band_gc: fresh.rack.out_of_band_gc,
-            refork_after: fresh.rack.refork_after,
-            fiber_slice: fresh.rack.fiber_slice,
-            fiber_stack: fresh.rack.fiber_stack,
-            blocking_call: fresh.rack.blocking_call,
-            ..now.rack.clone()
-        },
-        reload: fresh.reload,
-        compression: fresh.compression,
-        cache: Cache {
-            memory: now.cache.memory,
-            disk: now.cache.disk.clone(),
-            disk_size: now.cache.disk_size,
-            ..fresh.cache
-        },
-        maintenance: fresh.maintenance,
+        // Each option of these by its mark in the table.
+        process: fresh.process.reloaded(&now.process),
+        https: fresh.https.reloaded(&now.https),
+        limits: fresh.limits.reloaded(&now.limits),
+        timeouts: fresh.timeouts.reloaded(&now.timeouts),
+        rack: fresh.rack.reloaded(&now.rack),
+        reload: fresh.reload.reloaded(&now.reload),
+        compression: fresh.compression.reloaded(&now.compression),
+        cache: fresh.cache.reloaded(&now.cache),
+        maintenance: fresh.maintenance.reloaded(&now.maintenance),
+        logs: fresh.logs.reloaded(&now.logs),
+        traces: fresh.traces.reloaded(&now.traces),
+        health: fresh.health.reloaded(&now.health),
+        shared: fresh.shared.reloaded(&now.shared),
+        // The options of these depend on each other; the tests compare them with the table.
         files: fresh.files,
-        sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
+        sites: Sites { cache: fresh.sites.cache.reloaded(&now.sites.cache), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },
         queue: fresh.queue,
         sendfile: fresh.sendfile,

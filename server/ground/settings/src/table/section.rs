@@ -57,6 +57,14 @@ macro_rules! section {
             }
         }
 
+        impl $section {
+            /// Returns what is in force after a reload with these options: those that the table marks as reloadable change, the others are as `now`.
+            #[must_use]
+            pub fn reloaded(self, now: &$section) -> $section {
+                $section { $($name: if $name.about.reloadable { self.$name } else { now.$name.clone() }),* }
+            }
+        }
+
         /// The section with all options at their defaults.
         impl Default for $section {
             fn default() -> $section {
