@@ -1,4 +1,4 @@
-//! Converts clap's matches for `settings`.
+//! Converts clap's matches for `settings`, and reads lists of values for commands.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -28,14 +28,19 @@ fn flags(matches: &ArgMatches, about: &'static About) -> impl Iterator<Item = Ar
     flag_ids(about).filter_map(move |(id, flag)| {
         let typed = matches.ids().any(|known| known == id)
             && matches.value_source(id) == Some(ValueSource::CommandLine);
-        let values = if typed { values(matches, id, flag) } else { return None };
+        let values = if typed { values_of(matches, id, flag) } else { return None };
         Some(Argument { key: about.key, flag: format!("--{}", flag.long), values })
     })
 }
 
-fn values(matches: &ArgMatches, id: &str, flag: &Flag) -> Vec<String> {
+fn values_of(matches: &ArgMatches, id: &str, flag: &Flag) -> Vec<String> {
     match flag.takes {
         Takes::Nothing(means) => vec![means.to_owned()],
-        Takes::Value(_) => matches.get_many::<String>(id).into_iter().flatten().cloned().collect(),
+        Takes::Value(_) => values(matches, id).map(str::to_owned).collect(),
     }
+}
+
+/// Returns the values of an option that may be repeated, or of an argument.
+pub(crate) fn values<'a>(matches: &'a ArgMatches, id: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    matches.get_many::<String>(id).into_iter().flatten().map(String::as_str)
 }

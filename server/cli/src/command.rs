@@ -19,7 +19,7 @@ use front::explain::Question;
 use settings::puma::Call;
 use settings::{Argument, At, Environment, Errors, Loaded};
 
-use crate::arguments::arguments;
+use crate::arguments::{arguments, values};
 use crate::foreign;
 use crate::grammar::grammar;
 use crate::interruption;
@@ -395,14 +395,14 @@ fn stop_timeout(matches: &ArgMatches) -> Result<Duration, Output> {
 }
 
 fn trust(matches: &clap::ArgMatches) -> Result<Trust, Output> {
-    let names = matches.get_many::<String>("store").into_iter().flatten().map(String::as_str);
-    let kinds = Trust::kinds(names).map_err(|error| Output::Wrong { errors: vec![error], code: 2 })?;
+    let kinds = Trust::kinds(values(matches, "store"))
+        .map_err(|error| Output::Wrong { errors: vec![error], code: 2 })?;
     let [undo, yes, dry_run] = ["undo", "yes", "dry-run"].map(|id| matches.get_flag(id));
     Ok(Trust { undo, yes, dry_run, kinds })
 }
 
 fn question(matches: &clap::ArgMatches) -> Question {
-    let texts = |id: &str| matches.get_many::<String>(id).into_iter().flatten().cloned();
+    let texts = |id: &str| values(matches, id).map(str::to_owned);
     Question {
         target: texts("path").next().unwrap_or_default(),
         host: texts("for-host").next(),

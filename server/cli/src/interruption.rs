@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::arguments::values;
 use clap::ArgMatches;
 use control::interrupt::MaintenanceAction;
 use control::orders::{LARGEST_PAGE, MaintenanceOrder, PauseOrder, is_page};
@@ -70,12 +71,8 @@ fn text(given: &ArgMatches, name: &str) -> Option<String> {
 
 /// Returns the values of an option that may be repeated, and whose values may be lists.
 fn list(given: &ArgMatches, name: &str) -> Vec<String> {
-    let values = given.get_many::<String>(name).into_iter().flatten();
-    values
-        .flat_map(|value| value.split(','))
-        .map(|one| one.trim().to_owned())
-        .filter(|one| !one.is_empty())
-        .collect()
+    let entries = values(given, name).flat_map(|value| value.split(',')).map(str::trim);
+    entries.filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }
 
 /// Names the flag instead of the field of the order.

@@ -294,12 +294,20 @@ pub(crate) fn ask<T: DeserializeOwned>(
     if json {
         return Ok(text);
     }
-    let read = serde_json::from_str(&text)
-        .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())?;
-    Ok(table(read))
+    Ok(table(read(client, &text)?))
 }
 
-/// Sends an order. Returns the response.
+/// Returns the value that the response to `target` contains.
+pub(crate) fn value<T: DeserializeOwned>(dir: &Path, client: &Client, target: &str) -> Result<T, String> {
+    read(client, &client.get(target).map_err(|error| reason(&error, dir))?)
+}
+
+fn read<T: DeserializeOwned>(client: &Client, text: &str) -> Result<T, String> {
+    let read = serde_json::from_str(text);
+    read.map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())
+}
+
+/// Sends an order; one without content, `()`, has an empty body. Returns the response.
 pub(crate) fn order<T: DeserializeOwned>(
     dir: &Path,
     client: &Client,
@@ -307,9 +315,8 @@ pub(crate) fn order<T: DeserializeOwned>(
     order: &impl Serialize,
 ) -> Result<T, String> {
     let written = serde_json::to_string(order).unwrap_or_default();
-    let text = client.order(target, written.as_bytes()).map_err(|error| reason(&error, dir))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())
+    let body = if written == "null" { "" } else { written.as_str() };
+    read(client, &client.order(target, body.as_bytes()).map_err(|error| reason(&error, dir))?)
 }
 
 /// Returns the server's own reason, if it has refused the order.
@@ -432,6 +439,15 @@ mod tests {
             );
             assert_eq!(message, wanted);
         }
+    }
+
+    #[test]
+    fn the_servers_reason_is_told() {
+        let refused =
+            |status, text: &str| reason(&Error::Refused(status, text.to_owned()), Path::new("/srv"));
+        assert_eq!(refused(409, r#"{ "error": "the app is not paused" }"#), "the app is not paused");
+        assert_eq!(refused(500, "oops"), "the server responded with 500: oops");
+        assert!(refused(404, r#"{ "error": "no such endpoint" }"#).contains("another version"));
     }
 
     #[test]

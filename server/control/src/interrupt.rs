@@ -4,11 +4,9 @@
 //! 1. The exit code is 0 if the server carried the order out, else 1.
 //! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a pause ends by itself.
 
-use crate::client::{Client, Error, reason};
+use crate::client::{Client, order, show, value};
 use crate::described::maintenance;
 use crate::orders::{MaintenanceOrder, PauseOrder};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use stats::{MaintenanceSnapshot, PauseSnapshot, PauseState};
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,8 +28,8 @@ pub fn pause_command(dir: &Path, client: &Client, order: &PauseOrder, wait: bool
     end(pause(dir, client, order, wait))
 }
 
-fn pause(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> Result<String, String> {
-    let mut paused: PauseSnapshot = send(dir, client, "/pause", order)?;
+fn pause(dir: &Path, client: &Client, terms: &PauseOrder, wait: bool) -> Result<String, String> {
+    let mut paused: PauseSnapshot = order(dir, client, "/pause", terms)?;
     let seconds = (paused.remaining_ms / 1000.0).round();
     output::print(format!("for {seconds} s: firebrick resume ends the pause earlier\n"));
     if !wait {
@@ -52,7 +50,7 @@ fn pause(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> Result<
             last = Some(now);
         }
         std::thread::sleep(LOOK);
-        paused = ask(dir, client, "/pause")?;
+        paused = value(dir, client, "/pause")?;
     }
 }
 
@@ -81,7 +79,7 @@ fn ended(paused: &PauseSnapshot, client: &Client) -> String {
 
 /// Runs `firebrick resume` for the server in `dir`.
 pub fn resume_command(dir: &Path, client: &Client) -> ExitCode {
-    end(send::<PauseSnapshot>(dir, client, "/resume", &()).map(|paused| match paused.waiting {
+    end(order::<PauseSnapshot>(dir, client, "/resume", &()).map(|paused| match paused.waiting {
         0 => "resumed: no request was waiting".to_owned(),
         1 => "resumed: 1 request goes to the app".to_owned(),
         count => format!("resumed: {count} requests go to the app"),
@@ -91,9 +89,9 @@ pub fn resume_command(dir: &Path, client: &Client) -> ExitCode {
 /// Runs `firebrick maintenance` for the server in `dir`.
 pub fn maintenance_command(dir: &Path, client: &Client, action: &MaintenanceAction, json: bool) -> ExitCode {
     let state: Result<MaintenanceSnapshot, String> = match action {
-        MaintenanceAction::On(order) => send(dir, client, "/maintenance/on", order),
-        MaintenanceAction::Off => send(dir, client, "/maintenance/off", &()),
-        MaintenanceAction::Status => ask(dir, client, "/maintenance"),
+        MaintenanceAction::On(terms) => order(dir, client, "/maintenance/on", terms),
+        MaintenanceAction::Off => order(dir, client, "/maintenance/off", &()),
+        MaintenanceAction::Status => value(dir, client, "/maintenance"),
     };
     end(state.map(|state| match json {
         true => serde_json::to_string_pretty(&state).unwrap_or_default(),
@@ -102,49 +100,5 @@ pub fn maintenance_command(dir: &Path, client: &Client, action: &MaintenanceActi
 }
 
 fn end(result: Result<String, String>) -> ExitCode {
-    match result {
-        Ok(text) => {
-            output::print(format!("{text}\n"));
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            output::complain(format_args!("firebrick: {why}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn send<T: DeserializeOwned>(
-    dir: &Path,
-    client: &Client,
-    target: &str,
-    order: &impl Serialize,
-) -> Result<T, String> {
-    let order = serde_json::to_string(order).unwrap_or_default();
-    // An order without content is an empty body.
-    let order = if order == "null" { "" } else { order.as_str() };
-    read(client, client.order(target, order.as_bytes()).map_err(|error| reason(&error, dir))?)
-}
-
-fn ask<T: DeserializeOwned>(dir: &Path, client: &Client, target: &str) -> Result<T, String> {
-    read(client, client.get(target).map_err(|error| reason(&error, dir))?)
-}
-
-fn read<T: DeserializeOwned>(client: &Client, text: String) -> Result<T, String> {
-    let read = serde_json::from_str(&text);
-    read.map_err(|error| Error::NotControl(client.address().clone(), error.to_string()).to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_servers_reason_is_told() {
-        let refused =
-            |status, text: &str| reason(&Error::Refused(status, text.to_owned()), Path::new("/srv"));
-        assert_eq!(refused(409, r#"{ "error": "the app is not paused" }"#), "the app is not paused");
-        assert_eq!(refused(500, "oops"), "the server responded with 500: oops");
-        assert!(refused(404, r#"{ "error": "no such endpoint" }"#).contains("another version"));
-    }
+    show(result.map(|text| format!("{text}\n")))
 }
