@@ -56,6 +56,8 @@ use worker::Worker;
 const HELD_TICK: Duration = Duration::from_millis(25);
 /// The interval between two checks of deadlines while requests or processes are in progress.
 const BUSY_TICK: Duration = Duration::from_millis(200);
+/// A request that has waited for this long makes responses end whose clients do not read.
+const LONG_WAIT: Duration = Duration::from_millis(250);
 /// The interval between two checks of deadlines while the server is idle.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// The factor by which `timeouts.worker_boot` is longer for spawned workers.
@@ -354,10 +356,7 @@ impl Supervisor {
             for ticket in limit.map(|limit| self.shared.dispatch(pool).expire(limit)).unwrap_or_default() {
                 self.shared.mailbox(ticket.thread).post(ThreadMessage::Expired(ticket));
             }
-            let count = self.shared.dispatch(pool).waiting();
-            if count > 0 {
-                self.shared.to_all(|| ThreadMessage::FreeSeats { pool, count });
-            }
+            self.free_seats(pool, now);
         }
         let rows: Vec<Row> = self.reconciler.rows().collect();
         self.apply_limits();
@@ -373,6 +372,16 @@ impl Supervisor {
             self.check_worker(row, now);
         }
         self.see(Change::Tick);
+    }
+
+    /// Makes front threads end responses of clients that do not read, if requests have waited for seats of this pool for a while.
+    fn free_seats(&self, pool: PoolIndex, now: Instant) {
+        let queue = self.shared.dispatch(pool);
+        let (oldest, count) = (queue.oldest(), queue.waiting());
+        drop(queue);
+        if oldest.is_some_and(|since| now.saturating_duration_since(since) >= LONG_WAIT) {
+            self.shared.to_all(|| ThreadMessage::FreeSeats { pool, count });
+        }
     }
 
     /// Takes over the classes of the settings in force. Front threads may know other ones for a moment.
