@@ -167,7 +167,10 @@ fn write_once(file: Option<&File>, bytes: &[u8]) -> io::Result<usize> {
 }
 
 fn descriptor(file: Option<&File>) -> BorrowedFd<'_> {
-    file.map_or_else(rustix::stdio::stderr, AsFd::as_fd)
+    match file {
+        Some(file) => file.as_fd(),
+        None => rustix::stdio::stderr(),
+    }
 }
 
 fn is_regular(descriptor: BorrowedFd<'_>) -> bool {
