@@ -126,7 +126,7 @@ class BenchHttp3Test < BenchHttp3Case
     silent.bind("127.0.0.1", 0)
     _, err, code = bench("https://127.0.0.1:#{silent.addr[1]}/", "-k", "--http", 3, "-c", 1, "-n", 3, "--connect-timeout", "300ms")
     assert_equal 1, code
-    assert_match(/no connection to https:.* in time/, err)
+    assert_match(/cannot connect to https:.*: no response over UDP/, err)
   ensure
     silent&.close
   end

@@ -86,7 +86,7 @@ class ServiceHooksTest < Case
     assert_logged(/service jobs \(pid #{first}\) was ended by signal 9.*it starts again in 1 s/, on: own)
     Process.kill("USR2", second)
     third = service_pid(own, 3)
-    assert_logged(/jobs \| \[\S+\] RuntimeError: a bug\njobs \|     .*config\.ru:\d+/, on: own)
+    assert_logged(/jobs \| \[\S+\] firebrick\[\d+\]: error: RuntimeError: a bug\njobs \|     .*config\.ru:\d+/, on: own)
     assert_logged(/service jobs \(pid #{second}\) ended with exit code 1.*it starts again in 2 s/, on: own)
     Process.kill("USR1", third)
     service_pid(own, 4)

@@ -109,6 +109,30 @@ struct Call {
     renews: bool,
 }
 
+/// An unsafe request that is with the origin. If its client leaves before the response, it stays unknown
+/// whether the page has changed, so the page is removed.
+struct Unanswered<'a> {
+    store: &'a Store,
+    policy: &'a Policy,
+    request: Option<Request>,
+}
+
+impl Unanswered<'_> {
+    fn answered(mut self) -> Option<Request> {
+        self.request.take()
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            let mut key = Vec::new();
+            key::write(&request, self.policy.sort_query, &mut key);
+            self.store.counts.invalidated(u64::from(self.store.remove(&key)));
+        }
+    }
+}
+
 impl Cache {
     pub fn new(store: Arc<Store>) -> Rc<Cache> {
         Rc::new(Cache { store, key: RefCell::default() })
@@ -268,9 +292,11 @@ impl Cache {
             b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"QUERY" | b"CONNECT"
         );
         let request = (!safe).then(|| exchange.request.clone());
+        let unanswered =
+            request.map(|request| Unanswered { store: &self.store, policy, request: Some(request) });
         let (asked, moment) = (Instant::now(), self.store.moment());
         let mut response = origin.call(exchange).await;
-        if let Some(request) = request
+        if let Some(request) = unanswered.and_then(Unanswered::answered)
             && matches!(response.status, 200..=399)
         {
             let arrival = Arrival::now(asked, moment);

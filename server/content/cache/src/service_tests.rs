@@ -128,6 +128,23 @@ fn a_client_that_leaves_while_it_waits_is_noticed_at_once() {
 }
 
 #[test]
+fn an_unsafe_request_whose_client_leaves_before_the_response_removes_the_page() {
+    for (method, asked_again) in [("POST", 1), ("DELETE", 1), ("OPTIONS", 0)] {
+        play(async |scene: &Scene| {
+            let first = scene.ask("GET", "/", &[]).await;
+            scene.app.answer(200, KEPT, "page");
+            assert_eq!(text(first).await, "page");
+            let changing = scene.ask(method, "/", &[]).await;
+            changing.abort();
+            settle().await;
+            scene.app.calls.borrow_mut().clear();
+            let _second = scene.ask("GET", "/", &[]).await;
+            assert_eq!(scene.calls(), asked_again, "{method}");
+        });
+    }
+}
+
+#[test]
 fn a_response_for_which_the_app_was_asked_before_a_post_is_not_for_a_request_after_it() {
     play(async |scene: &Scene| {
         let first = scene.ask("GET", "/posts", &[]).await;

@@ -52,11 +52,24 @@ fn without_pem(text: &str) -> String {
             .or_else(|| block.find(['"', '\'', '\n']))
             .unwrap_or(block.len());
         out.push_str(&rest[..at]);
-        let is_public = block[BEGIN.len()..].starts_with("CERTIFICATE");
-        out.push_str(if is_public { &block[..length] } else { MASK });
+        let is_public = block[BEGIN.len()..].starts_with("CERTIFICATE") || !has_key(block);
+        let length = if is_public { BEGIN.len() } else { length };
+        out.push_str(if is_public { BEGIN } else { MASK });
         rest = &block[length..];
     }
     out + rest
+}
+
+/// Returns whether the first line of a block of PEM is followed by the text of a key. A message may only name that line.
+fn has_key(block: &str) -> bool {
+    let Some((_, behind)) = block[BEGIN.len()..].split_once("-----") else { return false };
+    let mut content = behind.trim_start();
+    while let Some(rest) = content.strip_prefix("\\n").or_else(|| content.strip_prefix("\\r")) {
+        content = rest.trim_start();
+    }
+    // A word of a sentence is shorter, and so is a field of an encrypted key, which has a colon.
+    let word = content.split(char::is_whitespace).next().unwrap_or_default();
+    word.len() >= 16 || word.ends_with(':')
 }
 
 /// Rewrites the parts of a text between spaces and quotes.
@@ -80,6 +93,8 @@ fn without_userinfo(word: &str) -> Option<String> {
     let start = slashes.or_else(|| word[..at].rfind('/').map(|slash| slash + 1)).unwrap_or_default();
     let userinfo = &word[start..at];
     let is_secret = match userinfo.split_once(':') {
+        // The example of our own messages.
+        Some(("user", "password")) => false,
         Some((scheme, password)) => scheme != "mailto" && !password.is_empty(),
         None => slashes.is_some() && !userinfo.is_empty() && !userinfo.contains('/'),
     };

@@ -342,8 +342,9 @@ fn beside_a_greedy_client(seats: &[u32], waiting: usize) -> Vec<f64> {
     seats.iter().zip(1..).for_each(|(seats, serial)| drop(up(&mut dispatch, serial, *seats, start)));
     let key = |client| QueueKey { client: Client::Address(client), ..KEY };
     let random = &mut fastrand::Rng::with_seed(7);
-    // Ends of requests by time; the request's slot tells its client.
-    let mut ends: BTreeMap<(u64, u64), (Serial, Option<Turn>, u32, u64)> = BTreeMap::new();
+    // Ends of requests by time: seat, turn, the slot that tells the client, and the time in the app.
+    type Request = (Serial, Option<Turn>, u32, u64);
+    let mut ends: BTreeMap<(u64, u64), Request> = BTreeMap::new();
     let (mut times, mut asked_us, mut now_us, mut begun) = (Vec::new(), 0, 0, 0);
     let at = |us: u64| start + Duration::from_micros(us);
     let mut todo: Vec<u32> = std::iter::repeat_n(0, waiting).chain([1]).collect();

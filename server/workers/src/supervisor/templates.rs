@@ -214,9 +214,9 @@ impl Supervisor {
         let is_refork = self.reconciler.refork_generation() == Some(generation);
         if !(booting && is_refork) {
             self.log(if booting {
-                "the new template died while it loaded the app".to_owned()
+                "warning: the new template died while it loaded the app".to_owned()
             } else {
-                "the template has died; its workers keep serving until workers of a new template replace them"
+                "warning: the template has died; its workers keep serving until workers of a new template replace them"
                     .to_owned()
             });
         }

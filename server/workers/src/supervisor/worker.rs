@@ -147,7 +147,8 @@ impl Supervisor {
         };
         let death = facts.record(SystemTime::now());
         if !quiet {
-            self.log(death.text.clone());
+            let word = if deaths::finished(&exit) { "" } else { "warning: " };
+            self.log(format!("{word}{}", death.text));
         }
         self.shared.deaths().add(death);
     }

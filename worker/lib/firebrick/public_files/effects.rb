@@ -24,9 +24,8 @@ module Firebrick
         "Rack::Protection::IPSpoofing" => :ip_spoofing,
         "Rack::Protection::JsonCsrf" => :json_csrf,
         "Rack::Protection::StrictTransport" => :strict_transport,
-        "Rack::Protection::ReferrerPolicy" => :referrer_policy,
-        **SESSIONS.to_h { |name| [name, :session] }
-      }.freeze
+        "Rack::Protection::ReferrerPolicy" => :referrer_policy
+      }.merge(SESSIONS.to_h { |name| [name, :session] }).freeze
 
       class << self
         # Returns the lines; nil when the effect is not known.

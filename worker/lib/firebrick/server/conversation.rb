@@ -114,9 +114,11 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        facts = { **Template::Yjit.apply(@settings.yjit), Wire::Booted::RACK => Worker.rack || "none",
-                                                          Wire::Booted::MS => 0 }.to_a
-        @control.booted(facts + PublicFiles.facts(@app))
+        @control.booted(facts.to_a + PublicFiles.facts(@app))
+      end
+
+      def facts
+        Template::Yjit.apply(@settings.yjit).merge(Wire::Booted::RACK => Worker.rack || "none", Wire::Booted::MS => 0)
       end
 
       # Starts the worker, which runs in this process.
