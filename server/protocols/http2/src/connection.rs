@@ -6,7 +6,7 @@ use crate::repeat::Repeat;
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
-use fieldcode::{Budget, Flood, Priority};
+use fieldcode::{Budget, Priority};
 use net::Output;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -315,12 +315,6 @@ impl Connection {
             self.control(frame::RST_STREAM, 0, stream.id, &code.0.to_be_bytes());
             self.close(stream, Closed::ByServer);
         }
-    }
-
-    /// Records that the far end of a tunnel has taken `bytes` of the client. What passes through is no flood, however small its frames are: each
-    /// had a byte at least.
-    pub fn passed_on(&mut self, bytes: usize) {
-        self.budget.earn(Flood::SmallData, u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Credits `n` bytes of the stream's body that the handler has consumed: the client may send as many again. WINDOW_UPDATE is sent when it is

@@ -161,8 +161,10 @@ impl Connection {
         self.receive_window -= size;
         let end = header.has(frame::END_STREAM);
         let frames = DataFrames::one(len as u64);
-        // The end of a body may be small.
-        self.budget.data(if end { frames.without_cost() } else { frames })?;
+        // The end of a body may be small, and so are the messages of a WebSocket: however many there are, flow
+        // control bounds what is held of a tunnel.
+        let is_free = end || (len > 0 && self.is_tunnel(header.stream));
+        self.budget.data(if is_free { frames.without_cost() } else { frames })?;
         let name = self.accept_data(header, size, len, end, events)?;
         self.reading = Reading::Data { stream: name, left: len, padding: around.saturating_sub(1), end };
         if let Some(name) = name {
@@ -176,6 +178,10 @@ impl Connection {
             self.reading = Reading::Frames;
         }
         Ok(())
+    }
+
+    fn is_tunnel(&self, stream: u32) -> bool {
+        self.streams.find(stream).and_then(|name| self.streams.get(name)).is_some_and(|stream| stream.connect)
     }
 
     /// Returns the stream that gets the data; `None`: it is dropped.

@@ -13,9 +13,6 @@ use handler::{Fields, Kept};
 
 /// Pieces of bodies below this are copied next to their frame's header.
 const COPY_BELOW: usize = 8 << 10;
-/// Small DATA frames of the client that a DATA frame of a tunnel allows: the messages of a WebSocket are often small, and one that the app answers
-/// is no flood.
-const SMALL_DATA_PER_DATA: u32 = 1;
 /// WINDOW_UPDATE frames that a DATA frame may cause.
 const UPDATES_PER_DATA: u32 = 4;
 
@@ -264,9 +261,6 @@ impl Connection {
         if let Some(found) = self.streams.get_mut(stream) {
             found.send_window -= size;
             found.sent = found.sent.saturating_add(n as u32);
-            if found.connect {
-                self.budget.earn(Flood::SmallData, SMALL_DATA_PER_DATA);
-            }
         }
         self.budget.earn(Flood::WindowUpdates, UPDATES_PER_DATA);
         self.budget.earn(Flood::Pings, 1);

@@ -57,8 +57,7 @@ module Firebrick
 
       # Waits for an event, and handles it.
       def turn
-        seconds = patience
-        woken = @pipes.wait(@control.to_io, seconds) do |what|
+        woken = @pipes.wait(@control.to_io, patience) do |what|
           case what
           when :bell then tend
           when :control then hear

@@ -145,10 +145,7 @@ impl StreamClient {
         let mut upload = upload.borrow_mut();
         while !upload.held.is_empty() {
             match io.try_write(&upload.held) {
-                Ok(n) => {
-                    upload.drop_first(n, hub, self.stream);
-                    hub.engine.borrow_mut().passed_on(n);
-                }
+                Ok(n) => upload.drop_first(n, hub, self.stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if io.poll_writable(cx).is_pending() {
                         return Poll::Pending;
