@@ -57,7 +57,7 @@ module Firebrick
     end
 
     def abort
-      UpgradedSocket.instance_method(:close).bind_call(self)
+      UpgradedSocket.instance_method(:close).bind(self).call
     end
 
     def initialize_copy(other)
@@ -76,7 +76,7 @@ module Firebrick
     private
 
     def take_mark
-      UNIXSocket.instance_method(:recv_nonblock).bind_call(self, 1, exception: false)
+      UNIXSocket.instance_method(:recv_nonblock).bind(self).call(1, exception: false)
     rescue SystemCallError
       # The front is gone, or has ended the response.
       nil

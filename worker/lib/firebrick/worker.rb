@@ -16,7 +16,7 @@ module Firebrick
     SIGNALS = [TRACE, DUMP].freeze
     # The signals that make it finish. QUIT is the graceful one of other servers, and often reaches the whole process
     # group.
-    STOP = %w[TERM QUIT].freeze
+    STOP = (RUBY_ENGINE == "jruby" ? %w[TERM] : %w[TERM QUIT]).freeze
 
     # Serves until the worker has finished. Returns nil; in a child that is to become a template, its control socket.
     def self.run(index, links, boot, pool)

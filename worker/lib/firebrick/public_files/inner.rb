@@ -17,18 +17,18 @@ module Firebrick
       # Returns the name of a middleware's class; of an app that is a class itself, its own name.
       def name(app)
         kind = app.is_a?(Module) ? app : app.class
-        Module.instance_method(:name).bind_call(kind) || "an anonymous class"
+        Module.instance_method(:name).bind(kind).call || "an anonymous class"
       end
 
       def variable(object, name)
-        Kernel.instance_method(:instance_variable_get).bind_call(object, name)
+        Kernel.instance_method(:instance_variable_get).bind(object).call(name)
       end
 
       # Returns whether an object does what its class is known for: the class is a library's, no module is prepended to
       # it, the app has replaced none of its methods, and the object has none of its own.
       def unchanged?(app)
-        call = Kernel.instance_method(:method).bind_call(app, :call)
-        Kernel.instance_method(:singleton_methods).bind_call(app).empty? &&
+        call = Kernel.instance_method(:method).bind(app).call(:call)
+        Kernel.instance_method(:singleton_methods).bind(app).call.empty? &&
           [app.class, call.owner].all? { |kind| kind.ancestors.first.equal?(kind) && of_a_library?(kind) }
       rescue NameError
         false
@@ -84,7 +84,7 @@ module Firebrick
 
       # Uses the usual names of the variable, else any variable with a callable value.
       def of_object(app)
-        names = Kernel.instance_method(:instance_variables).bind_call(app)
+        names = Kernel.instance_method(:instance_variables).bind(app).call
         named = USUAL.find { |name| names.include?(name) }
         candidates = named ? [variable(app, named)] : names.map { |name| variable(app, name) }
         candidates << app.to_a.first if app.is_a?(Struct)
@@ -92,7 +92,7 @@ module Firebrick
       end
 
       def app?(object)
-        Kernel.instance_method(:respond_to?).bind_call(object, :call) && !object.is_a?(Proc) && !object.is_a?(Method)
+        Kernel.instance_method(:respond_to?).bind(object).call(:call) && !object.is_a?(Proc) && !object.is_a?(Method)
       rescue StandardError
         false
       end

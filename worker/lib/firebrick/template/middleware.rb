@@ -45,7 +45,7 @@ module Firebrick
       # Returns the names of its class and superclasses; for an app that is a class itself, its own.
       def kinds(part)
         kind = part.is_a?(Module) ? part : part.class
-        kind.ancestors.map { |one| Module.instance_method(:name).bind_call(one) }
+        kind.ancestors.map { |one| Module.instance_method(:name).bind(one).call }
       end
 
       def inner(part)
@@ -64,7 +64,7 @@ module Firebrick
       def callable(part)
         return [] if part.is_a?(Module) || part.is_a?(Proc) || part.is_a?(Method)
 
-        names = Kernel.instance_method(:instance_variables).bind_call(part)
+        names = Kernel.instance_method(:instance_variables).bind(part).call
         names.map { |name| Inner.variable(part, name) }.select { |one| Inner.app?(one) }
       end
 
