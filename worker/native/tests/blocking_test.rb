@@ -37,7 +37,7 @@ class BlockingTest < Case
     blocking("locked(0.3) { File.open(LOCK) { |file|\nfile.flock(File::LOCK_EX) } }; 1") do |worker, front|
       worker.get("/lock", fields: [%w[X-Request-Id abc]])
       line = await(front).first
-      assert_match(%r{firebrick: worker 0 \(pid \d+\): blocking call of \d{3,} ms in (File#)?flock \(config\.ru:\d+:in .*\), GET /lock, request abc$}, line)
+      assert_match(%r{firebrick\[\d+\]: warning: worker 0 \(pid \d+\): blocking call of \d{3,} ms in (File#)?flock \(config\.ru:\d+:in .*\), GET /lock, request abc$}, line)
       assert_operator front.slot(0)[:blocking_calls], :>=, 1
       assert_operator front.slot(0)[:blocked_us], :>=, 100_000
     end

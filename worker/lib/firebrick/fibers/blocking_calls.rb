@@ -68,7 +68,8 @@ module Firebrick
       def tell(micros, place, request)
         more = again(place.last) or return
         parts = [place.join, request, ("#{more} more here since it was last told" if more.positive?)]
-        Report.log("firebrick: #{Exchange.name}: blocking call of #{micros / 1000} ms #{parts.compact.join(', ')}")
+        text = "blocking call of #{micros / 1000} ms #{parts.compact.join(', ')}"
+        Report.log("firebrick: #{Exchange.name}: #{text}", level: "warning")
       end
 
       # Returns how many were not logged since the last one; nil if this one is not logged either.
