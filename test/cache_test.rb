@@ -340,6 +340,8 @@ class CacheTest < Case
         File.delete(File.join(folder, "purges"))
         last = start(app: APP, settings: on_disk)
         wait_until("all pages to be removed") { read.call("/page/b", "last", last) != pages["/page/b"] }
+        # It writes to the folder until then.
+        assert_empty last.finish
       end
     end
   end
