@@ -12,19 +12,14 @@
 
 use crate::access_log::json;
 use crate::log_file;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
 use settings::{ErrorLog as Target, LogFormat};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most bytes of entries that wait.
 const MOST: usize = 1 << 20;
-/// A pipe that is ready takes this many bytes without blocking (POSIX `PIPE_BUF` on Linux).
-const PIPE_ATOMIC: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
@@ -35,10 +30,9 @@ pub(crate) struct ErrorLog {
 }
 
 /// Where entries go, and those that wait for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Output {
-    /// Standard error if there is none.
-    file: Option<Arc<File>>,
+    file: Arc<File>,
     waiting: Vec<u8>,
     /// Entries that were lost because too many waited.
     lost: u64,
@@ -54,19 +48,19 @@ impl ErrorLog {
             Target::Stderr => None,
             Target::File(path) => Some(path.clone()),
         };
-        let file = path.as_deref().map(append).transpose()?.map(Arc::new);
-        Ok(ErrorLog {
-            path,
-            json: format == LogFormat::Json,
-            output: Arc::new(Mutex::new(Output { file, ..Output::default() })),
-        })
+        let file = match &path {
+            None => log_file::standard(io::stderr()).map_err(|e| format!("standard error: {e}"))?,
+            Some(path) => append(path)?,
+        };
+        let output = Output { file: Arc::new(file), waiting: Vec::new(), lost: 0, is_blocked: false };
+        Ok(ErrorLog { path, json: format == LogFormat::Json, output: Arc::new(Mutex::new(output)) })
     }
 
     /// Opens the file again after a log rotation has moved it.
     pub(crate) fn reopen(&self) {
         let Some(path) = &self.path else { return };
         match append(path) {
-            Ok(file) => lock(&self.output).file = Some(Arc::new(file)),
+            Ok(file) => lock(&self.output).file = Arc::new(file),
             Err(e) => self.write(&format!("warning: still writing to the old error log: {e}")),
         }
     }
@@ -108,11 +102,14 @@ impl Output {
     /// Writes as much as the output accepts without blocking, and returns the rest. An error of the error log
     /// cannot be logged: the bytes are gone.
     fn write_ready<'a>(&self, mut bytes: &'a [u8]) -> &'a [u8] {
-        while !bytes.is_empty() && is_ready(descriptor(self.file.as_deref())) {
-            match write_once(self.file.as_deref(), bytes) {
-                Ok(written) => bytes = &bytes[written..],
+        while !bytes.is_empty() && log_file::is_ready(&self.file) {
+            let piece = &bytes[..bytes.len().min(log_file::piece(&self.file))];
+            match (&*self.file).write(piece) {
+                Ok(written) if written > 0 => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process was faster.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return bytes,
-                Err(_) => return &[],
+                Ok(_) | Err(_) => return &[],
             }
         }
         bytes
@@ -135,52 +132,9 @@ fn write_waiting(json: bool, output: &Mutex<Output>) {
             }
             (std::mem::take(&mut output.waiting), output.file.clone())
         };
-        let mut rest = &text[..];
-        while !rest.is_empty() {
-            match write_once(file.as_deref(), rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let _ = poll(
-                        &mut [PollFd::from_borrowed_fd(descriptor(file.as_deref()), PollFlags::OUT)],
-                        None,
-                    );
-                }
-                Err(_) => break,
-            }
-        }
+        // After an error the bytes are gone, as above.
+        let _ = text.chunks(log_file::piece(&file)).try_for_each(|piece| log_file::write_all(&file, piece));
     }
-}
-
-/// Writes bytes: to a file all, so that lines of other processes do not mix in; to anything else as many as a
-/// pipe that is ready accepts without blocking.
-fn write_once(file: Option<&File>, bytes: &[u8]) -> io::Result<usize> {
-    let piece = if is_regular(descriptor(file)) { bytes } else { &bytes[..bytes.len().min(PIPE_ATOMIC)] };
-    let written = match file {
-        Some(mut file) => file.write(piece),
-        None => io::stderr().write(piece),
-    };
-    match written {
-        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        written => written,
-    }
-}
-
-fn descriptor(file: Option<&File>) -> BorrowedFd<'_> {
-    match file {
-        Some(file) => file.as_fd(),
-        None => rustix::stdio::stderr(),
-    }
-}
-
-fn is_regular(descriptor: BorrowedFd<'_>) -> bool {
-    rustix::fs::fstat(descriptor).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
-}
-
-/// Returns whether a write would not block. A descriptor that cannot be polled is taken as ready.
-fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
-    !matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
 }
 
 fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {

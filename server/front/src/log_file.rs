@@ -1,9 +1,16 @@
-//! Opens the file of a log, or explains how to make that possible. Both logs use this, and so does `firebrick check`, which opens nothing.
+//! Opens the file of a log, or explains how to make that possible, and writes to it. Both logs use this, and so does `firebrick check`, which
+//! opens nothing.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use settings::{AccessLog, ErrorLog, Settings};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
+
+/// The size of an atomic write to a pipe (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in. A pipe that is ready
+/// takes this many bytes without blocking.
+pub(crate) const PIPE_ATOMIC: usize = 4_096;
 
 /// Opens the file for appending, and creates it if it is missing. `what` is the name of the log.
 ///
@@ -12,6 +19,47 @@ use std::path::Path;
 pub(crate) fn append(what: &str, path: &Path) -> io::Result<File> {
     let opened = has_folder(path).and_then(|()| File::options().append(true).create(true).open(path));
     opened.map_err(|error| explain(what, path, &error))
+}
+
+/// Returns a file that writes to standard output or standard error.
+///
+/// # Errors
+/// As dup(2).
+pub(crate) fn standard(stream: impl AsFd) -> io::Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+/// Returns the most bytes that one write may have.
+pub(crate) fn piece(file: &File) -> usize {
+    // A regular file accepts any length.
+    if file.metadata().is_ok_and(|found| found.is_file()) { usize::MAX } else { PIPE_ATOMIC }
+}
+
+/// Returns whether a write of a [`piece`] would not block. A file that cannot be polled is taken as ready.
+pub(crate) fn is_ready(file: &File) -> bool {
+    !matches!(
+        poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })),
+        Ok(0)
+    )
+}
+
+/// Like [`Write::write_all`], but waits if another process has made standard output non-blocking.
+pub(crate) fn write_all(mut file: &File, mut text: &[u8]) -> io::Result<()> {
+    while !text.is_empty() {
+        match file.write(text) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => text = &text[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Checks that both logs can be written.

@@ -34,11 +34,7 @@ impl Clients {
 
     fn client(&self, request: &Request, fair: &Fair, trusted: &TrustedProxies) -> Client {
         let by_address = || {
-            let address = match request.fields.get("x-forwarded-for") {
-                Some(_) => address::client(request, |peer| trusted.trusts(peer)),
-                // Most networks need not be looked at.
-                None => request.peer.remote.ip(),
-            };
+            let address = address::client(request, |peer| trusted.trusts(peer));
             Client::Address(Subnet::of(address).bits())
         };
         let by = |kind, value: Option<&[u8]>| value.map_or_else(by_address, |value| self.hash(kind, value));

@@ -34,7 +34,7 @@ struct Shared {
     end: Option<Result<(), Failure>>,
     /// The body is longer than `most`: the client reads on.
     handed_over: bool,
-    /// What the client gets then, before it reads on.
+    /// The chunk that did not fit: the client gets it first.
     rest: Option<Chunk>,
     /// The client waits for more.
     reader: Option<Waker>,
@@ -209,6 +209,7 @@ impl Drop for Following {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::One;
     use std::collections::VecDeque;
 
     /// A stream of pieces; `None` is a pause, an empty piece a failure.
@@ -264,12 +265,6 @@ mod tests {
 
     #[test]
     fn a_part_of_a_file_is_read_if_it_fits_and_handed_over_otherwise() {
-        struct One(Option<Chunk>);
-        impl BodyStream for One {
-            fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
-                Poll::Ready(self.0.take().map(Ok))
-            }
-        }
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, b"0123456789").unwrap();
         let file = Rc::new(handler::held::OpenFile::from(file));

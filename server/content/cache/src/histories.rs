@@ -200,7 +200,7 @@ impl Origin for App {
         self.said.borrow_mut().push(said);
         drop(exchange);
         let body = bytes::Bytes::from(serial.to_string());
-        let body = if streams { Body::Stream(Box::new(One(Some(body)))) } else { Body::Bytes(body) };
+        let body = if streams { Body::Stream(Box::new(One::of(body))) } else { Body::Bytes(body) };
         Box::pin(async move { Response::new(status, fields, body) })
     }
 }

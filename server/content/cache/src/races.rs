@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::purge::Purge;
 use crate::service::{Cache, Origin};
 use crate::store::Store;
-use crate::testing::{self, One};
+use crate::testing::{self, One, settle};
 use bytes::Bytes;
 use handler::testing::request;
 use handler::{Body, Exchange, Fields, Response};
@@ -31,7 +31,7 @@ enum Step {
 
 const PAGES: [&str; 3] = ["/fresh", "/validated", "/guessed"];
 
-/// What the app says about each page.
+/// The field that says how each page may be kept.
 const SAYS: [(&str, &str); 3] = [
     ("Cache-Control", "max-age=1000"),
     ("Cache-Control", "no-cache"),
@@ -89,7 +89,7 @@ impl Origin for App {
             let body = Bytes::from(version.to_string());
             match (known, streams) {
                 (true, _) => Response::new(304, fields, Body::Empty),
-                (false, true) => Response::new(200, fields, Body::Stream(Box::new(One(Some(body))))),
+                (false, true) => Response::new(200, fields, Body::Stream(Box::new(One::of(body)))),
                 (false, false) => Response::new(200, fields, Body::Bytes(body)),
             }
         })
@@ -103,13 +103,6 @@ impl App {
             let number = number % waiting.len();
             let _ = waiting.remove(number).send(streams);
         }
-    }
-}
-
-/// Lets all tasks run that can.
-async fn settle() {
-    for _ in 0..30 {
-        tokio::task::yield_now().await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds the response to a request from a kept one: conditions, ranges, codings, Age (RFC 9111 section 4, RFC 9110 sections 13 and 14).
 
 use crate::policy::Policy;
-use crate::status::{CacheStatus, Digits};
+use crate::status::CacheStatus;
 use crate::stored::Stored;
 use crate::summary::FieldSummary;
 use handler::{Body, Fields, Request, Response};
@@ -29,8 +29,7 @@ pub(crate) fn respond(
 ) -> Answered {
     stored.hits.fetch_add(1, Ordering::Relaxed);
     let mark = |mut fields: Fields| {
-        let age = i64::try_from(stored.age(now).as_secs()).unwrap_or(i64::MAX);
-        fields.push(b"Age", Digits::of(age).text());
+        fields.push(b"Age", itoa::Buffer::new().format(stored.age(now).as_secs()).as_bytes());
         if policy.status_field {
             status.write(&mut fields);
         }

@@ -65,7 +65,7 @@ struct Search {
     failed: bool,
 }
 
-/// What a request has found.
+/// The result of a search.
 struct SearchResult {
     stored: Option<Arc<Stored>>,
     /// Why it goes to the origin, if it does.
@@ -73,7 +73,7 @@ struct SearchResult {
     now: Instant,
 }
 
-/// What is done with a request.
+/// The next step of a request.
 enum Step {
     /// The kept response is sent.
     Send(Arc<Stored>, Answer),
@@ -674,7 +674,7 @@ async fn wait(receiver: watch::Receiver<Option<Outcome>>, patience: Duration, cl
 }
 
 /// Returns the exchange of a request that the cache makes itself.
-fn own(request: Request) -> Exchange {
+pub(crate) fn own(request: Request) -> Exchange {
     Exchange {
         request: Lent::from(request),
         incoming: Incoming::Empty,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::purge::Purge;
+use crate::testing::settle;
 use handler::testing::request;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -77,13 +78,6 @@ impl Scene {
 
     fn calls(&self) -> usize {
         self.app.calls.borrow().len()
-    }
-}
-
-/// Lets all tasks run until they wait.
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
     }
 }
 

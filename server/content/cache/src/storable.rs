@@ -252,6 +252,7 @@ fn declared(response: &Response) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::One;
     use handler::testing::request;
 
     fn response(status: u16, all: &[(&str, &str)]) -> Response {
@@ -330,21 +331,10 @@ mod tests {
         assert_eq!((judged(200), judged(299)), (None, Some(Refusal::Status)));
     }
 
-    struct Endless;
-
-    impl handler::BodyStream for Endless {
-        fn poll_chunk(
-            &mut self,
-            _: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<Option<Result<handler::Chunk, handler::Failure>>> {
-            std::task::Poll::Pending
-        }
-    }
-
     #[test]
     fn streams_that_others_would_wait_for_are_not_kept() {
         let of = |all: &[(&str, &str)]| {
-            let response = Response { body: Body::Stream(Box::new(Endless)), ..response(200, all) };
+            let response = Response { body: Body::Stream(Box::new(One(None))), ..response(200, all) };
             judge(&request("GET", "/", &[]), &response, &Policy::default(), SystemTime::now())
                 .err()
                 .map(|refused| refused.why)

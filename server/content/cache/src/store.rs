@@ -322,18 +322,9 @@ impl Store {
     pub(crate) async fn load(&self, key: &[u8]) -> Option<Arc<Resource>> {
         let (disk, wanted, moment) = (self.disk.clone()?, Box::<[u8]>::from(key), self.moment());
         let variants = tokio::task::spawn_blocking(move || disk.load(&wanted)).await.ok()??;
-        let recent = self.removals.lock();
-        // A response that has arrived meanwhile is newer.
-        if let Some(resource) = self.get(key) {
-            return Some(resource);
-        }
-        if recent.cover(moment, key, variants.iter().flat_map(|stored| stored.tags.iter())) {
-            return None;
-        }
         let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
-        self.resources.insert(key.into(), resource.clone());
-        self.count();
-        Some(resource)
+        // A response that has arrived meanwhile is newer.
+        if self.add(key, resource.clone(), moment) { Some(resource) } else { self.get(key) }
     }
 
     pub(crate) fn inherits_since(&self) -> MutexGuard<'_, Option<Moment>> {

@@ -479,7 +479,7 @@ mod tests {
         );
     }
 
-    /// Whatever said the Date of the response and of the 304, the confirmed response is as old as the 304, and has its tags.
+    /// The confirmed response is as old as the 304, and has its tags, with and without a Date in either of them.
     #[test]
     fn a_304_makes_a_response_young() {
         let then = SystemTime::now();

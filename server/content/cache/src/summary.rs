@@ -1,4 +1,4 @@
-//! What the fields of a request say that matters to a cache, found in one pass: a hit should cost little more than its response.
+//! The fields of a request that matter to a cache, found in one pass: a hit should cost little more than its response.
 
 use handler::Fields;
 use representation::conditions::{is_condition, is_precondition};

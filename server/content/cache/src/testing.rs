@@ -1,40 +1,31 @@
 //! Builds exchanges and reads responses, for tests. Requests are those of [`handler::testing`].
 
+pub(crate) use crate::service::own as exchange;
+
 use bytes::Bytes;
-use handler::{
-    Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Lent, Request, Response,
-    Trace,
-};
+use handler::{Body, BodyStream, Chunk, Failure, Response};
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Returns the exchange of a request whose client stays.
-pub(crate) fn exchange(request: Request) -> Exchange {
-    Exchange {
-        request: Lent::from(request),
-        incoming: Incoming::Empty,
-        client: Rc::new(Present),
-        trace: Rc::new(Trace::default()),
-    }
-}
-
-struct Present;
-
-impl Client for Present {
-    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-        Poll::Pending
-    }
-
-    fn interim(&self, _: u16, _: &Fields) {}
-}
-
 /// A body of one piece.
-pub(crate) struct One(pub(crate) Option<Bytes>);
+pub(crate) struct One(pub(crate) Option<Chunk>);
+
+impl One {
+    pub(crate) fn of(bytes: Bytes) -> One {
+        One(Some(Chunk::Bytes(bytes)))
+    }
+}
 
 impl BodyStream for One {
     fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Chunk::Bytes(bytes))))
+        Poll::Ready(self.0.take().map(Ok))
+    }
+}
+
+/// Lets all tasks run until they wait.
+pub(crate) async fn settle() {
+    for _ in 0..30 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Name {
     looking: AtomicBool,
     /// Whether a request has waited in vain for it.
     late: AtomicBool,
-    /// What a look-up of a test waits for.
+    /// A slow look-up of a test waits for this.
     #[cfg(test)]
     replies: tokio::sync::Notify,
     #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
         let asking = tokio::time::timeout(Duration::from_millis(20), addresses.get(PATIENCE));
         assert!(asking.await.is_err());
         assert_eq!(*addresses.get(Duration::from_millis(20)).await.unwrap(), old());
-        // From now on no request waits: this one would wait for ever.
+        // From now on no request waits. This one would never end.
         assert_eq!(*addresses.get(Duration::MAX).await.unwrap(), old());
         name.replies.notify_one();
         // Nothing but the look-up of the first request, which has given up, brings the new addresses.

@@ -1,12 +1,10 @@
 //! The output of the access log: the file, the thread that writes it, and the buffers in between.
 
 use super::AccessLog;
-use crate::log_file;
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::log_file::{self, piece, write_all};
 use settings::AccessLog as Target;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,8 +17,6 @@ const BATCH: Duration = Duration::from_millis(20);
 const BUFFER_FULL: usize = 256 << 10;
 /// The largest buffer while the output is blocked, in bytes. Further lines are lost.
 const BUFFER_LIMIT: usize = 8 << 20;
-/// The size of an atomic write to a pipe (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in.
-const PIPE_ATOMIC: usize = 4_096;
 /// How long [`Output`] waits for its last lines when it is dropped.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
@@ -77,7 +73,7 @@ impl Output {
     pub fn open(target: &Target, report: impl Fn(&str) + Send + 'static) -> io::Result<Option<Output>> {
         let (path, file) = match target {
             Target::Off => return Ok(None),
-            Target::Stdout => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            Target::Stdout => (None, log_file::standard(io::stdout())?),
             Target::File(path) => (Some(path.clone()), append_to(path)?),
         };
         let shared = Arc::new(Shared::default());
@@ -239,11 +235,6 @@ impl<R: Fn(&str)> Writer<R> {
     }
 }
 
-fn piece(file: &File) -> usize {
-    // A regular file accepts any length.
-    if file.metadata().is_ok_and(|found| found.is_file()) { usize::MAX } else { PIPE_ATOMIC }
-}
-
 /// Writes whole lines, as many together as fit into `piece` bytes. On failure, returns the number of bytes left.
 fn write_lines(file: &mut File, mut text: &[u8], piece: usize) -> Result<(), (io::Error, usize)> {
     while !text.is_empty() {
@@ -264,28 +255,10 @@ fn whole_lines(text: &[u8], piece: usize) -> usize {
     end.map_or(text.len(), |end| end + 1)
 }
 
-/// Like [`Write::write_all`], but waits if another process has made standard output non-blocking.
-fn write_all(file: &mut File, mut text: &[u8]) -> io::Result<()> {
-    while !text.is_empty() {
-        match file.write(text) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => text = &text[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::new(&*file, PollFlags::OUT)], None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_file::PIPE_ATOMIC;
     use handler::testing::{peer, request};
     use handler::{Ending, Trace};
     use proptest::prelude::*;

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-/// What stands in place of a secret.
+/// The text in place of a secret.
 pub const MASK: &str = "(not shown)";
 
 /// Parts of names whose values are secrets.
@@ -218,6 +218,8 @@ mod tests {
             "the certificate /etc/ssl/Private2/certs/live/example/fullchain.pem cannot be read: No such file",
             "/home/Ann/Projects2/some/very/long/path/to/some/application/config",
             "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+            "the text between -----BEGIN PRIVATE KEY----- and its -----END line is not Base64 (line 1)",
+            "expected redis://user:password@host:port/db, rediss://… or unix:///path",
             "https://example.com/@user/x",
             "",
             "é@",

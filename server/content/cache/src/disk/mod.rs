@@ -359,19 +359,11 @@ fn is_being_written(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stored::Rules;
     use std::sync::mpsc;
     use std::time::Instant;
 
     fn resource(key: &[u8]) -> Arc<Resource> {
-        let rules = Rules {
-            no_cache: false,
-            must_revalidate: false,
-            may_be_stale: true,
-            stale_while_revalidate: None,
-            stale_if_error: None,
-        };
-        let stored = Arc::new(Stored::for_tests(Duration::from_secs(60), rules));
+        let stored = Arc::new(Stored::kept_for_tests(Duration::from_secs(60)));
         Resource::new(key, [stored].into_iter().collect())
     }
 

@@ -33,7 +33,7 @@ pub struct Holding {
     displaced: Cell<bool>,
     wake: Box<dyn Fn()>,
     acknowledged: Box<dyn Fn() -> Option<u64>>,
-    /// What the client had acknowledged when it was last compared.
+    /// The number of bytes that the client had acknowledged at the last comparison, and its time.
     compared: Cell<Option<(u64, Instant)>>,
     /// Its index in the list of responses, and the number of holdings before it.
     place: Cell<usize>,

@@ -74,7 +74,7 @@ async fn pass_up(client: &StreamClient, io: &dyn TunnelEnd) -> Result<(), Unsend
             match poll_fn(|cx| poll_write(io, &bytes[at..], cx)).await {
                 Ok(n) => {
                     at += n;
-                    // What passes through is no flood, however small its frames are: each had a byte at least.
+                    // Data that passes through is no flood, however small its frames are: each had a byte at least.
                     client.earn(Flood::SmallData, n);
                 }
                 Err(_) => return Ok(()),
