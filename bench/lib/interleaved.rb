@@ -22,6 +22,8 @@ module Bench
     BACKEND_SHAPE = [1, 1].freeze
     # Memory is sampled during a load, at this share of its time.
     LATE = 0.8
+    # Seconds; a load without a response is not repeated longer than this.
+    LONGEST_SLICE = 16
 
     # failures: { name => Failure }; memory: { name => [PSS in MiB: at the start, then under load] }; killed: processes left over.
     attr_reader :rounds, :failures, :memory, :killed, :shape
@@ -138,21 +140,28 @@ module Bench
 
     def trees = [*@servers.values.map(&:tree), *@backend&.tree, *@redis&.tree]
 
-    # One slice of load.
-    def slice(name, disturbance)
+    # One slice of load. Without a single response and without an error it was too short for this machine (100 MiB on a busy
+    # processor): it is repeated, twice as long each time.
+    def slice(name, disturbance, setting = @setting)
       tree = @servers.fetch(name).tree
       open = []
       began = Disturbance.read(trees)
       before = tree.cpu_seconds
-      sample = load_of(name).run(url(name), @setting) { |connections| open << [connections, tree.pss_mib] }
+      sample = load_of(name).run(url(name), setting) { |connections| open << [connections, tree.pss_mib] }
       sleep SETTLE_SECONDS
       cpu = tree.cpu_seconds - before
       disturbance.add(began, Disturbance.read(trees))
-      raise Failure, "no request of the load got a response (#{sample.errors} errors)" if sample.requests.zero?
+      if sample.requests.zero?
+        return slice(name, disturbance, longer(setting)) if sample.errors.zero? && setting.seconds < LONGEST_SLICE
+
+        raise Failure, "no request of the load got a response (#{sample.errors} errors)"
+      end
       raise Failure, "#{sample.errors} requests failed" if sample.errors.positive? && !@tolerant
 
       Rounds::Slice.new(sample: sample, cpu_us: cpu * 1_000_000 / sample.requests, bytes: Loads::Idle.bytes(open))
     end
+
+    def longer(setting) = setting.dup.tap { |copy| copy.seconds *= 2 }
 
     # After the rounds, because sampling takes processor time; with all connections open, because some servers free memory when
     # clients disconnect.

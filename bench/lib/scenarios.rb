@@ -105,7 +105,7 @@ module Bench
                                                                                                apart: true, limits: { connection: 1_000 }, descriptors: MANY_DESCRIPTORS),
     Scenario.new(name: "mruby-hello-64", site: "empty", load: Loads::Wrk.new(connections: 64), shape: [1, 1], peers: Peers::MRUBY,
                  wanted: { "h2o" => 0.75 }, bytes: BODIES["hello"].bytesize, sha256: Digest::SHA256.hexdigest(BODIES["hello"])),
-    Scenario.new(name: "static-large-4", site: "large", load: Loads::Wrk.new(connections: 4), path: "/large.bin", shape: [1, 1],
+    Scenario.new(name: "static-large-4", site: "large", load: Loads::Wrk.new(connections: 4, patience: 16), path: "/large.bin", shape: [1, 1],
                  peers: Peers::STATIC.slice("firebrick", "nginx"), wanted: { "nginx" => 1.0 },
                  bytes: Sites::LARGE_PIECE.bytesize * Sites::LARGE_PIECES, sha256: Sites::LARGE_SHA256),
     *[64, 200].map do |connections|

@@ -246,6 +246,28 @@ class WithoutAppTest < Minitest::Test
     end
   end
 
+  # A load whose response takes 3 s.
+  class SlowLoad
+    def seconds = @seconds ||= []
+
+    def warm_up(*) = nil
+
+    def run(_url, setting)
+      seconds << setting.seconds
+      Bench::Loads::Sample.new(requests: setting.seconds / 3, seconds: setting.seconds, errors: 0)
+    end
+  end
+
+  def test_a_slice_that_is_too_short_for_a_response_is_repeated_twice_as_long
+    scenario = Bench::WITHOUT_APP.find { |one| one.name == "static-large-4" }
+    load = SlowLoad.new
+    servers = Bench::Options.new([scenario.name]).servers_for(scenario).slice("firebrick")
+    servers.transform_values! { |peer| peer.dup.tap { |copy| copy.load = load } }
+    run = Dir.mktmpdir { |dir| Bench::Interleaved.new(scenario, servers, dir: dir, seconds: 1, rounds: 1, pinned: false).run }
+    assert_equal [1, 2, 4], load.seconds.first(3)
+    assert_equal 1, run.rounds.slices("firebrick").first.sample.requests
+  end
+
   def check(run, name, scenario)
     slice = run.rounds.slices(name).first
     assert_operator slice.sample.requests, :>, 0, name
