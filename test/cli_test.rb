@@ -92,6 +92,13 @@ class CommandLineTest < Case
     assert_match(/config\.ru:2/, message)
   end
 
+  it "says that no locale is set if the app's files cannot be read for it" do
+    write("page.txt", "Übersicht\n")
+    write("config.ru", "File.read('page.txt')[/x/]\nrun ->(_) { [200, {}, []] }\n")
+    assert_includes refused("check", env: { "LC_ALL" => "POSIX" }), "set LANG=C.UTF-8"
+    assert_equal 0, firebrick("check", env: { "LC_ALL" => "C.UTF-8" }).last
+  end
+
   {
     "an unknown key" => ["workers = 2\n[limits]\nmax_hedaers = 5\n", /firebrick\.toml:3/, /max_headers/],
     "an unknown table" => ["[limit]\nmax_headers = 5\n", /firebrick\.toml:[12]/, /limits/],

@@ -12,7 +12,9 @@ module Firebrick
       # Folders of an app that contain code of others.
       FOREIGN = %r{\A(?:vendor|node_modules|\.bundle)/}.freeze
       GEM = %r{/gems/([^/]+?)-\d[^/]*/}.freeze
-      private_constant :MOST, :FOREIGN, :GEM
+      # Added to errors of encodings, if no locale is set: systemd and containers often set none.
+      LOCALE = "Ruby reads files as US-ASCII, because no locale is set (LC_ALL, LC_CTYPE, LANG): set LANG=C.UTF-8"
+      private_constant :MOST, :FOREIGN, :GEM, :LOCALE
 
       # Describes an exception raised while the app was loading.
       def self.explain(error)
@@ -23,8 +25,14 @@ module Firebrick
         end
 
         require "firebrick/report"
-        Report.text(error) { |lines| frames.of(lines) }
+        text = Report.text(error) { |lines| frames.of(lines) }
+        locale?(error) ? "#{text.chomp}\n#{LOCALE}\n" : text
       end
+
+      def self.locale?(error)
+        Encoding.default_external == Encoding::US_ASCII && error.message.b.include?("US-ASCII")
+      end
+      private_class_method :locale?
 
       def initialize(dir)
         folders = [dir, (File.realpath(dir) if File.exist?(dir))].compact.uniq
