@@ -160,8 +160,9 @@ shootout: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/shootout --install $(SCENARIOS)
 
 # Fuzzes each target, or those in FUZZ, for FUZZ_SECONDS; needs cargo-fuzz. The pinned toolchain is sufficient: RUSTC_BOOTSTRAP
-# lets it use the sanitizer's flags, which are otherwise reserved for nightly.
+# lets it use the sanitizer's flags, which are otherwise reserved for nightly. Libraries have the versions of the program.
 fuzz:
+	cp Cargo.lock fuzz/Cargo.lock
 	cd fuzz && for target in $(or $(FUZZ),$$($(CARGO) fuzz list)); do \
 	  RUSTC_BOOTSTRAP=1 nice -n 19 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
