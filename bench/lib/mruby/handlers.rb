@@ -115,7 +115,7 @@ module Bench
 
     CHAPTER = Shootout::Chapter.new(
       name: "mruby handlers", title: "Handlers on mruby", command: "bench/mruby", single: true,
-      about: "Ruby inside the server, beside H2O's, measured by [`bench/mruby`](README.md#handlers-on-mruby).", scenarios: [Handlers].freeze
+      about: "Ruby inside the server, beside H2O's, measured by [`bench/mruby`](../README.md#handlers-on-mruby).", scenarios: [Handlers].freeze
     )
   end
 end

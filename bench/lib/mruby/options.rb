@@ -8,7 +8,7 @@ module Bench
   module Mruby
     # The command line's options, validated.
     class Options
-      OUTPUT = File.join(Shootout::Setup::ROOT, "bench")
+      OUTPUT = File.join(Shootout::Setup::ROOT, "bench/results")
       # Figures of quick runs are not for publication.
       QUICK = File.join(Shootout::Setup::ROOT, "tmp/mruby")
 
@@ -42,7 +42,7 @@ module Bench
           o.on("--quick", "one round of 2 s: about half a minute; written to tmp/mruby") { @quick = true }
           o.on("--rounds N", Integer, "rounds, servers taking turns in each (5; --quick: 1)") { |n| @rounds = Failure.unless_positive("--rounds", n) }
           o.on("--seconds S", Integer, "length of each load (5; --quick: 2)") { |n| @seconds = Failure.unless_positive("--seconds", n) }
-          o.on("--output DIR", "where RESULTS.md and plots/ are written (bench; --quick: tmp/mruby)") { |dir| @output = dir }
+          o.on("--output DIR", "where RESULTS.md and plots/ are written (bench/results; --quick: tmp/mruby)") { |dir| @output = dir }
           o.on("--report", "measure nothing: write RESULTS.md again from what was measured before") { @report_only = true }
           o.on("-h", "--help", "this text") { puts(o) || exit }
         end

@@ -9,7 +9,8 @@ module Bench
   module Shootout
     # The command line's options, validated.
     class Options
-      BENCH = File.join(Setup::ROOT, "bench")
+      # Not in git: the record of `bench/run` is what is kept there.
+      BENCH = File.join(Setup::ROOT, "bench/results")
       # Figures of quick runs are not for publication.
       QUICK = File.join(Setup::ROOT, "tmp/shootout")
 
@@ -43,7 +44,7 @@ module Bench
           o.on("--quick", "everything in small, one round, about five minutes; written to tmp/shootout") { @quick = true }
           o.on("--rounds N", Integer, "rounds, servers taking turns in each (3; --quick: 1)") { |n| @rounds = Failure.unless_positive("--rounds", n) }
           o.on("--seconds S", Integer, "length of a siege (60; --quick: 4); other timed loads (5) and sleeps (10) last no longer") { |n| @seconds = Failure.unless_positive("--seconds", n) }
-          o.on("--output DIR", "where RESULTS.md and plots/ are written (bench; --quick: tmp/shootout)") { |dir| @output = dir }
+          o.on("--output DIR", "where RESULTS.md and plots/ are written (bench/results; --quick: tmp/shootout)") { |dir| @output = dir }
           o.on("--report", "measure nothing: write RESULTS.md and plots again from what was measured before") { @report_only = true }
           o.on("--list", "list the scenarios and exit") { @list = true }
           o.on("-h", "--help", "this text") { puts(o) || exit }

@@ -12,7 +12,7 @@ module Bench
   module Shootout
     CHAPTER = Chapter.new(
       name: "shoot-out", title: "Shoot-out", command: "bench/shootout",
-      about: "The comparisons that people quote, measured again side by side by [`bench/shootout`](README.md#the-shoot-out), which takes everybody from Debian's packages (and uses what is installed already).",
+      about: "The comparisons that people quote, measured again side by side by [`bench/shootout`](../README.md#the-shoot-out), which takes everybody from Debian's packages (and uses what is installed already).",
       scenarios: [StaticPage, SixWorkers, JsonApi, Shapes, Sleepers, Instruments].freeze
     )
   end
