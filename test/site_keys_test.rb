@@ -13,19 +13,6 @@ class SiteKeysTest < SiteCase
 
   # --- headers
 
-  it "merges all header rules that match, the last one winning by name" do
-    own = served({ header_rules: "merge", headers: { "/**": { "X-A" => "1", "X-B" => "1" }, "/page.html": { "x-b" => "2", "X-C" => "2" } } }, "page.html" => "page")
-    page = get("/page.html", to: own)
-    assert_equal %w[1 2 2], [page["x-a"], page["x-b"], page["x-c"]]
-    root = get("/", to: own)
-    assert_equal ["1", "1", nil], [root["x-a"], root["x-b"], root["x-c"]]
-  end
-
-  it "uses only the last header rule if configured" do
-    own = served({ header_rules: "last", headers: { "/**": { "X-A" => "1" }, "/page.html": { "X-C" => "2" } } }, "page.html" => "page")
-    assert_nil get("/page.html", to: own)["x-a"]
-  end
-
   # --- variables of the environment
 
   it "substitutes variables and their defaults in free text" do
@@ -49,34 +36,6 @@ class SiteKeysTest < SiteCase
 
   # --- redirects
 
-  it "redirects by globs and inserts their captures into the url" do
-    own = served(redirects: { "/blog/*/*": { url: "/posts/$2?year=$1" }, "/docs/**": { url: "https://docs.test/$1", status: 302 }, "/u/*.html": { url: "/users/$1" } })
-    { "/blog/2020/hello" => "/posts/hello?year=2020", "/docs/a/b/c" => "https://docs.test/a/b/c", "/docs/" => "https://docs.test/", "/u/ada.html" => "/users/ada" }.each do |path, location|
-      assert_equal location, get(path, to: own)["location"], path
-    end
-    %w[/blog/2020 /blog/2020/hello/more /docs /u/a/b.html].each { |path| assert_missing path, own }
-  end
-
-  it "encodes captures" do
-    own = served(redirects: { "/x/**": { url: "/y/$1" } })
-    { "/x/a%20b" => "/y/a%20b", "/x/caf%C3%A9" => "/y/caf%C3%A9", "/x/50%25" => "/y/50%25", "/x/a%3Fb" => "/y/a%3Fb" }.each { |path, location| assert_equal location.downcase, get(path, to: own)["location"].downcase, path }
-  end
-
-  it "keeps the query if configured, and drops it otherwise" do
-    own = served(redirects: { "/keep": { url: "/new", query: "keep" }, "/drop": { url: "/new", query: "drop" }, "/both": { url: "/new?a=1", query: "keep" } })
-    assert_equal "/new?x=%2F&y", get("/keep?x=%2F&y", to: own)["location"]
-    assert_equal "/new", get("/keep", to: own)["location"]
-    assert_equal "/new", get("/drop?x=1", to: own)["location"]
-    assert_equal "/new?a=1&x=1", get("/both?x=1", to: own)["location"]
-    assert_equal "/new?a=1", get("/both", to: own)["location"]
-  end
-
-  [301, 302, 303, 307, 308].each do |status|
-    it "redirects with #{status}" do
-      assert_status status, get("/old", to: served(redirects: { "/old": { url: "/new", status: status } }))
-    end
-  end
-
   it "lets no request choose the host or add a header of a redirect" do
     own = served(redirects: { "/x/**": { url: "/$1" }, "/y/**": { url: "$1" }, "/q": { url: "/new?$args" }, "/h": { url: "https://new.test/$http_x_name" }, "/a": { url: "/$arg_to" } })
     { "/x//evil.test" => {}, "/x/%2Fevil.test" => {}, "/x/%5Cevil.test" => {}, "/y//evil.test" => {}, "/x/%0d%0aX-Injected:1" => {}, "/q?%0d%0aX-Injected:1" => {}, "/a?to=%0d%0aX-Injected:1" => {}, "/a?to=/evil.test" => {}, "/a?to=%2Fevil.test" => {},
@@ -90,19 +49,7 @@ class SiteKeysTest < SiteCase
     end
   end
 
-  it "refuses to start with an unknown variable, and names it" do
-    message = refused_start(redirects: { "/old": { url: "https://new.test/$nonsense" } })
-    assert_match(/static\.json:\d+:\d+/, message)
-    assert_includes message, "$nonsense"
-  end
-
   # --- trailing slashes
-
-  it "leaves trailing slashes unchanged by default" do
-    own = served({ clean_urls: true }, "foo.html" => "foo", "bar/index.html" => "bar")
-    assert_page "foo", "/foo", own
-    assert_redirect "/bar/", get("/bar", to: own)
-  end
 
   it "removes slashes with trailing_slash never" do
     own = served({ clean_urls: true, trailing_slash: "never" }, "foo.html" => "foo", "bar/index.html" => "bar")
@@ -112,16 +59,6 @@ class SiteKeysTest < SiteCase
     assert_redirect "/foo", get("/foo/", to: own)
     assert_redirect "/bar?a=1", get("/bar/?a=1", to: own)
     assert_missing "/nothing/", own
-  end
-
-  it "adds slashes with trailing_slash always" do
-    own = served({ clean_urls: true, trailing_slash: "always" }, "foo.html" => "foo", "bar/index.html" => "bar", "file.txt" => "file")
-    assert_redirect "/foo/?a=1", get("/foo?a=1", to: own)
-    assert_page "foo", "/foo/", own
-    assert_redirect "/bar/", get("/bar", to: own)
-    assert_page "bar", "/bar/", own
-    assert_page "file", "/file.txt", own
-    assert_missing "/nothing", own
   end
 
   it "does not redirect to other hosts by double slashes" do
@@ -144,20 +81,6 @@ class SiteKeysTest < SiteCase
     ["a <", ".hidden", "href=\"javascript:"].each { |text| refute_includes listing.body, text }
     assert_missing "/dir/", served({ directory_listing: false }, files)
     assert_missing "/dir/", served({}, files)
-  end
-
-  it "redirects to the slash before it lists" do
-    own = served({ directory_listing: true }, "dir/a.txt" => "a")
-    assert_redirect "/dir/", get("/dir", to: own)
-  end
-
-  it "accepts other index names, in order" do
-    files = { "a/main.html" => "main", "a/index.htm" => "htm", "b/index.htm" => "htm", "c/index.html" => "html" }
-    own = served({ index: ["main.html", "index.htm"] }, files)
-    assert_page "main", "/a/", own
-    assert_page "htm", "/b/", own
-    assert_missing "/c/", own
-    assert_page "main", "/a/", served({ index: "main.html" }, files)
   end
 
   # --- caching, compression
@@ -230,21 +153,10 @@ class SiteKeysTest < SiteCase
     own.stderr
   end
 
-  {
-    "a trailing comma" => ["{\n  \"root\": \"public_html/\",\n}", /static\.json:[23]:\d+/],
-    "a wrong type" => ["{\n  \"clean_urls\": \"yes\"\n}", /static\.json:2:\d+.*clean_urls.*true or false/m],
-    "a redirect without a url" => ["{\"redirects\": {\n  \"/old\": {\"status\": 302}\n}}", /static\.json:2:\d+.*url/m],
-    "an invalid status" => ["{\"redirects\": {\"/old\": {\"url\": \"/new\", \"status\": 200}}}", /static\.json:1:\d+.*301/m],
-    "an invalid origin" => ["{\"proxies\": {\"/api\": {\"origin\": \"ftp://x\"}}}", /static\.json:1:\d+/],
-    "an array at the top" => ["[]", /static\.json:1:1/],
-    "an unfinished string" => ["{\"root\": \"x", /static\.json:1:\d+/],
-    "a line break in a header" => ["{\"headers\": {\"/**\": {\"X-A\": \"a\\r\\nX-B: b\"}}}", /static\.json:1:\d+/]
-  }.each do |fault, (text, place)|
-    it "refuses to start with #{fault} in static.json, and shows where" do
-      message = refused_start(text)
-      assert_match place, message
-      assert_match(/^\s*(\d+ ?\|)?\s*\^/, message, "a caret below the line")
-      refute_match(/panicked/, message)
-    end
+  it "refuses to start with a mistake in static.json, and shows where" do
+    message = refused_start("{\n  \"clean_urls\": \"yes\"\n}")
+    assert_match(/static\.json:2:\d+.*clean_urls.*true or false/m, message)
+    assert_match(/^\s*(\d+ ?\|)?\s*\^/, message, "a caret below the line")
+    refute_match(/panicked/, message)
   end
 end

@@ -11,6 +11,8 @@ fn redirect_globs_captures_and_queries() {
         "/blog/**": {"url": "https://blog.example/$1", "query": "keep"},
         "/blog/2020/exact": {"url": "/exact"},
         "/search": {"url": "/find?in=all#top", "query": "keep", "status": 307},
+        "/u/*.html": {"url": "/users/$1", "status": 303},
+        "/drop": {"url": "/find?in=all", "query": "drop"},
         "/to/**": {"url": "/$1"}
     }}"#;
     let site = Site::new(json, "");
@@ -21,12 +23,17 @@ fn redirect_globs_captures_and_queries() {
         /blog/a/b/c        | redirect 301 https://blog.example/a/b/c
         /blog/ü ?          | redirect 301 https://blog.example/%C3%BC%20%3F
         /to/\\evil.example | redirect 301 /%5Cevil.example
+        /to/               | redirect 301 /
+        /to/50%            | redirect 301 /50%25
+        /u/ada.html        | redirect 303 /users/ada
+        /u/a/b.html        | 404
         /blog              | 404",
     );
     let keep = |path: &str| site.ask(path, |request| request.query = b"q=%20a");
     assert_eq!(keep("/blog/x"), "redirect 301 https://blog.example/x?q=%20a");
     assert_eq!(keep("/search"), "redirect 307 /find?in=all&q=%20a#top");
     assert_eq!(keep("/to/x"), "redirect 301 /x");
+    assert_eq!(keep("/drop"), "redirect 301 /find?in=all");
     assert_eq!(site.get("/search"), "redirect 307 /find?in=all#top");
 }
 
@@ -41,6 +48,8 @@ fn header_rules_may_merge() {
         /assets/a  | cache-control: max-age=60; X-Env: prod; X-All: 1",
     );
     assert_eq!(Site::new(json, "").headers("/assets/a"), "cache-control: max-age=60; X-Env: none; X-All: 1");
+    let last = Site::new(&json.replace("merge", "last"), "");
+    assert_eq!(last.headers("/assets/a"), "cache-control: max-age=60; X-Env: none");
 }
 
 #[test]
@@ -83,7 +92,7 @@ fn trailing_slash_policies() {
 fn listings_and_index_names() {
     let site = Site::new(
         r#"{"directory_listing": true, "index": ["index.htm", "home.html"]}"#,
-        "/home.html /a/index.htm /b/x.txt /c/index.html",
+        "/home.html /a/index.htm /a/home.html /b/x.txt /c/index.html",
     );
     site.check(
         "

@@ -51,6 +51,10 @@ fn an_empty_object_holds_the_defaults() {
         /a.html/   | 404
         /nope      | 404",
     );
+    let defaults = r#"{"root": "public_html/", "clean_urls": false, "https_only": false, "canonical_host": false, "encoding": "UTF-8", "routes": {}, "redirects": {}, "proxies": {},
+        "headers": {}, "basic_auth": false, "logging": {"access": true, "error": "error"}}"#;
+    both(defaults, "/index.html", "/ | file /index.html");
+    assert!(Site::new(defaults, "").notes().is_empty());
 }
 
 #[test]
@@ -109,6 +113,7 @@ fn clean_urls() {
         /team          | move /team/
         /team/         | file /team/index.html
         /plain         | file /plain.html
+        /abou          | 404
         /gone.html     | 404",
     );
     // The page wins over the folder of the same name.
@@ -140,15 +145,24 @@ fn with_clean_urls_html_paths_are_files_or_404() {
 #[test]
 fn routes() {
     both(
-        r#"{"routes": {"/*.html": "index.html", "/way/**": "way.html"}}"#,
-        "/index.html /way.html",
+        r#"{"routes": {"/*.html": "index.html", "/way/**": "way.html", "/a.c": "way.html", "/x*z/*": "index.html"}}"#,
+        "/index.html /way.html /bar/index.html",
         "
         /foo.html     | file /index.html
         /a/foo.html   | 404
         /way/x        | file /way.html
         /way/x/y      | file /way.html
         /way/         | file /way.html
-        /way          | 404",
+        /way          | 404
+        /a.c          | file /way.html
+        /abc          | 404
+        /a.c/d        | 404
+        /xyz/q        | file /index.html
+        /xz/          | file /index.html
+        /xyz/q/r      | 404
+        /foo.htmlx    | 404
+        /bar          | move /bar/
+        /bar/         | file /bar/index.html",
     );
 }
 
@@ -198,6 +212,8 @@ fn redirects_are_exact_and_default_to_301() {
         /old/gone   | redirect 302 /
         /old/gone/  | 404
         /old/gone/x | 404
+        /old        | 404
+        /MOVED      | 404
         /moved      | redirect 301 https://new.example/a?b",
     );
     let site = Site::new(&heroku(json), "/index.html");
@@ -308,6 +324,7 @@ fn quirks_are_fixed_and_compat_brings_them_back() {
         (ours(json).get("/apifoo"), old(json).get("/apifoo")),
         ("404".to_owned(), "proxy 0 /v1/foo".to_owned())
     );
+    ours(json).check("/api-x | 404\n/api.json | 404\n/APi/x | 404");
     assert_eq!(
         (ours(json).get("/api"), old(json).get("/api")),
         ("proxy 0 /v1".to_owned(), "proxy 0 /v1/".to_owned())
@@ -349,6 +366,11 @@ fn only_the_last_matching_header_rule_applies() {
         /foo.html  | X-Foo: true
         /          | X-Foo: false; X-Bar: 7
         /a/b       | X-Foo: false; X-Bar: 7",
+    );
+    // A later rule replaces a more specific one.
+    both_headers(
+        r#"{"headers": {"/foo.html": {"X-Foo": true}, "/**": {"X-Bar": 31536000, "X-Float": 0.5}}}"#,
+        "/foo.html | X-Bar: 31536000; X-Float: 0.5",
     );
     both_headers(
         r#"{"headers": {"/cache/*": {"Cache-Control": "max-age=38400"}}}"#,
