@@ -146,6 +146,8 @@ fn large_and_slow_responses_stream() {
     let chunks = client.get("/chunks");
     let expected: usize = (0..2000).map(|i| 1 + i * 7 % 9000).sum();
     assert!(chunks.whole && chunks.body.len() == expected && chunks.body.iter().all(|&b| b == b'c'));
+    let old = front.connect().send("GET /chunks HTTP/1.0\r\n\r\n").read();
+    assert_eq!((old.body.len(), old.field("transfer-encoding")), (expected, None), "HTTP/1.0 has no chunks");
     client.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(client.read_head().status, 200);
     assert_eq!(client.take(3).unwrap(), b"one", "what there is comes at once");
@@ -264,6 +266,8 @@ fn stale_connections_are_noticed_or_asked_again() {
         let answer = client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi").read();
         // The request was sent, and may have been acted on.
         assert_eq!(answer.status, if waits { 502 } else { 200 }, "{waits}");
+        let posts = backend.seen.lock().unwrap().iter().filter(|head| head.starts_with("POST")).count();
+        assert_eq!(posts, 1, "{waits}: it is not sent twice");
     }
 }
 
