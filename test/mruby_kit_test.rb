@@ -69,34 +69,11 @@ class MrubyKitTest < Case
     assert_status 429, get("/", to: own)
   end
 
-  it "has H2O's acl" do
-    rules = <<~'RUBY'
-      acl {
-        allow { path == "/open" }
-        respond(503, { "retry-after" => "9" }, ["later"]) { user_agent.include?("bot") }
-        redirect("/new", 301) { path == "/old" }
-        deny { addr != "127.0.0.1" }
-      }
-    RUBY
-    own = handlers({ "acl.rb" => rules, "ok.rb" => 'lambda { |env| [200, {}, ["ok"]] }' })
-    assert_equal [200, 200], [get("/", to: own), get("/open", to: own, headers: { "X-Forwarded-For" => "192.0.2.1" })].map(&:status)
-    assert_status 403, get("/", to: own, headers: { "X-Forwarded-For" => "192.0.2.1" })
-    assert_equal ["9"], fields(get("/", to: own, headers: { "User-Agent" => "a bot" }), "retry-after")
-    assert_equal ["/new"], fields(get("/old", to: own), "location")
-  end
-
   it "refuses to start with rules that are never used" do
     own = Server.new(files: { "h.rb" => "acl { deny }\nlambda { |env| [200, {}, []] }" }, workers: nil, threads: nil)
     out, err, status = own.command_line("check", "h.rb", "--mruby")
     own.finish
     assert_equal 1, status, out
     assert_includes err, "the acl is ignored"
-  end
-
-  it "bans clients that send too many requests" do
-    detector = "DoSDetector.new(strategy: DoSDetector::CountingStrategy.new(period: 3600, threshold: 3, ban_period: 3600))"
-    own = handlers({ "dos.rb" => detector, "ok.rb" => 'lambda { |env| [200, {}, ["ok"]] }' })
-    assert_equal [200, 200, 403, 403], statuses(4, to: own)
-    assert_equal [200], statuses(1, to: own, headers: { "X-Forwarded-For" => "192.0.2.1" })
   end
 end

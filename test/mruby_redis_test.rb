@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
-# Redis from mruby handlers: the example, restarts of Redis, clients that disconnect while Redis is busy, and limits that two
-# servers count together.
-#
-# FIREBRICK_ROUNDS  how often Redis is killed and restarted under load (12)
+# Redis from mruby handlers: the example, a restart of Redis, clients that disconnect while Redis is busy, and limits that two
+# servers count together. Commands, promises and restarts under load are asked in handlers/script/tests/it/redis.
 
 require "support/case"
 require "support/certificates"
@@ -98,44 +96,10 @@ class MrubyRedisTest < Case
     start(files: { "h.rb" => code }, settings: settings, workers: nil, threads: nil, env: { "REDIS_URL" => "unix://#{@socket}" }.merge(env), **options)
   end
 
-  # Sends requests on one connection until stopped: the count of each status, the longest time, and every response that belonged
-  # to another request.
-  def load(own, client, stop)
-    tally = { statuses: Hash.new(0), longest: 0, wrong: [] }
-    connection = Connection.new(own.address, deadline: 30)
-    turn = 0
-    until stop[0]
-      mine = "#{client}-#{turn += 1}"
-      response = nil
-      took = elapsed { response = connection.write(request("GET", "/both?#{mine}")).read_response("GET") }
-      tally[:longest] = [tally[:longest], took].max
-      tally[:statuses][response.status] += 1
-      tally[:wrong] << [mine, response.body] if response.status == 200 && response.body != mine
-    end
-    tally
-  ensure
-    connection&.close
-  end
-
   it "runs the example" do
     own = handler(File.read(EXAMPLE))
     response = get("/", to: own)
     assert_equal [200, "application/json", "13", '{"foo":"bar"}'], [response.status, response["content-type"], response["content-length"], response.body]
-  end
-
-  it "runs the handler of the documentation" do
-    own = handler(<<~'RUBY')
-      class JsonApi
-        def initialize; @storage = Redis.new; @storage['foo'] = 'bar'; end
-        def call(env)
-          body = JSON.generate({foo: @storage['foo']})
-          [200, {'Content-Type' => 'application/json', 'Content-Length' => body.size}, [body]]
-        end
-      end
-      JsonApi.new
-    RUBY
-    connection = connect(own)
-    3.times { assert_equal '{"foo":"bar"}', connection.write(request("GET", "/")).read_response("GET").body }
   end
 
   it "responds with an error while Redis is down, and recovers when it is back" do
@@ -147,30 +111,6 @@ class MrubyRedisTest < Case
     run_redis
     wait_until("Redis to be used again", within: 5) { get("/echo?back", to: own).status == 200 }
     20.times { |i| assert_equal i.to_s, get("/echo?#{i}", to: own).body }
-  end
-
-  it "survives repeated kills of Redis under load" do
-    own = handler(KINDS)
-    stop = [false]
-    clients = Array.new(16) { |client| Thread.new { load(own, client, stop) } }
-    random = Random.new(7)
-    Integer(ENV.fetch("FIREBRICK_ROUNDS", "12")).times do
-      sleep random.rand(0.15)
-      stop_redis
-      sleep random.rand(0.05)
-      start_redis
-    end
-    wait_until("Redis to be used again", within: 10) { get("/echo?back", to: own).status == 200 }
-    before = clients.size
-    wait_until("everybody to go on", within: 10) { before.times.all? { |i| get("/both?after#{i}", to: own).body == "after#{i}" } }
-    stop[0] = true
-    tallies = clients.map(&:value)
-    assert_empty tallies.flat_map { |one| one[:wrong] }, "each request gets its own reply"
-    statuses = tallies.map { |one| one[:statuses] }.reduce { |sum, one| sum.merge(one) { |_, a, b| a + b } }
-    assert_empty statuses.keys - [200, 503], statuses.inspect
-    assert_operator statuses[503], :>, 0, "Redis was down"
-    assert_operator statuses[200], :>, 100, statuses.inspect
-    assert_operator tallies.map { |one| one[:longest] }.max, :<, 2 + 5, "none waits longer than timeout"
   end
 
   it "times out on a Redis that hangs, and recovers" do

@@ -29,3 +29,11 @@ same [[false, '192.0.2.1', 1], [true, '192.0.2.1', 2]], said
 
 raises(ArgumentError, 'threshold') { DoSDetector::CountingStrategy.new(threshold: 0) }
 raises(ArgumentError, 'strategy') { DoSDetector.new(strategy: nil) }
+
+# `forwarded: false`: the address of the connection counts, and a callback may respond.
+behind = DoSDetector.new(
+  strategy: DoSDetector::CountingStrategy.new(period: 3_600, threshold: 2, ban_period: 60, name: 'three'), forwarded: false, cache_size: 2_048,
+  callback: proc { |_, detected, ip| detected && !ip.start_with?('192.168.') ? [503, {}, ['Service Unavailable']] : [399, {}, []] }
+)
+forged = { 'REMOTE_ADDR' => '127.0.0.1', 'HTTP_X_FORWARDED_FOR' => '192.168.0.1' }
+same [399, 503], (1..2).map { behind.call(env(forged))[0] }
