@@ -31,6 +31,8 @@ fn sizes_have_their_statuses() {
             413,
         ),
         (String::from(chunked), 413),
+        (String::from("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n"), 413),
+        (String::from("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), 501),
         (String::from("BREW / HTTP/2.0\r\n\r\n"), 505),
         (String::from("\u{16}\u{3}\u{1}\u{2}"), 400),
         (String::from("nonsense\r\n"), 400),
@@ -46,8 +48,8 @@ fn sizes_have_their_statuses() {
     let told = |server: &Server| {
         server.log.lock().unwrap().iter().filter(|line| line.starts_with("finished")).count()
     };
-    server.eventually("each is told", |server| told(server) >= 10);
-    assert_eq!(told(&server), 10, "once");
+    server.eventually("each is told", |server| told(server) >= 12);
+    assert_eq!(told(&server), 12, "once");
 }
 
 #[test]
@@ -68,6 +70,10 @@ fn requests_per_connection() {
     assert_eq!(client.get("/a").field("connection"), None);
     assert_eq!(client.get("/b").field("connection"), Some("close"));
     assert!(client.is_closed());
+    let mut client = server.connect();
+    client.send(get("/c").repeat(2) + &get("/beyond"));
+    assert_eq!((client.read().status, client.read().status), (200, 200));
+    assert!(client.is_closed() && !server.has_noted("GET /beyond"));
     let server = Server::start(Timeouts { keep_alive: Duration::ZERO, ..Timeouts::default() });
     assert_eq!(server.connect().get("/a").field("connection"), Some("close"));
 }
@@ -113,6 +119,9 @@ fn a_body_that_comes_too_slowly() {
     }
     assert_eq!(slow.read().status, 408);
     assert!(slow.is_closed());
+    let mut stopped = server.connect();
+    stopped.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nabc");
+    assert_eq!(stopped.read().status, 408);
     let mut steady = server.connect();
     steady.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n");
     for _ in 0..15 {
