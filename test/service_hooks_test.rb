@@ -4,12 +4,12 @@
 
 require "support/case"
 require "support/load"
-require "support/reloading"
+require "support/services"
 
 class ServiceHooksTest < Case
   parallel! slow: true
 
-  include Reloading
+  include Services
 
   # The block logs its start and its surroundings, and ends as a test says.
   BLOCK = <<~'RUBY'
@@ -35,24 +35,11 @@ class ServiceHooksTest < Case
     launch_app(app: app, **rest)
   end
 
-  def lines(own, name) = File.exist?(own.path(name)) ? File.readlines(own.path(name), chomp: true) : []
+  def launch_with(code) = launch(app: app_with(%(Firebrick.service("jobs", &block)\n#{code})))
 
-  # Returns the process id of the service that was started last, once there have been that many starts.
-  def service_pid(own, starts = 1)
-    wait_until("#{starts} starts", within: 30) { lines(own, "starts.log").size >= starts }
-    wait_until("it to run") { own.stats["services"].any? { |one| one["state"] == "running" } }
-    lines(own, "starts.log").last.to_i
-  end
+  def launch_bare = launch(", prefix: false")
 
-  def service(own) = own.stats["services"].fetch(0)
-
-  def status(pid) = File.read("/proc/#{pid}/stat").sub(/.*\)/, "x x").split
-
-  def alive?(pid)
-    status(pid)[2] != "Z"
-  rescue Errno::ESRCH, Errno::ENOENT
-    false
-  end
+  def launch_stubborn(**options) = launch(app: STUBBORN + Reloading::APP, **options)
 
   # The file descriptors of a process that are sockets.
   def sockets(pid)
@@ -65,11 +52,7 @@ class ServiceHooksTest < Case
     pid = service_pid(own)
     template = templates(own).first.pid
     assert_equal ["#{pid} #{template} one #{own.dir} \"\" jobs"], lines(own, "starts.log")
-    assert wait_until("its lines") { own.stdout.include?("jobs | hello\njobs | from #{pid}\n") }, own.stdout
-    assert wait_until("its errors") { own.stderr.include?("jobs | careful\n") }, own.stderr
-    assert_equal ["jobs", pid, "running", 0], service(own).values_at("name", "pid", "state", "restarts")
-    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, own.metrics)
-    assert_match(/services +jobs running/, own.command_line("stats", own.dir).first)
+    assert_runs(own, pid)
     assert_match(/\Afirebrick: service jobs/, File.read("/proc/#{pid}/cmdline"))
     assert_empty sockets(pid)
     assert_equal pid.to_s, status(pid)[4], "it leads a process group"
@@ -108,18 +91,6 @@ class ServiceHooksTest < Case
     assert_equal "ended", service(own)["state"]
   end
 
-  it "is asked to stop after the workers, may finish, and is gone with the server" do
-    firebrick_only
-    app = app_with(%(Firebrick.service("jobs", &block)\nFirebrick.before_worker_exit { sleep 0.3; File.write("worker.log", File.exist?("stopped.log").to_s) }))
-    own = launch(app: app)
-    pid = service_pid(own)
-    own.signal("TERM")
-    assert_equal 0, own.wait_exit
-    assert_equal ["false"], lines(own, "worker.log"), "the service had not stopped when the worker did"
-    assert_equal [pid.to_s], lines(own, "stopped.log")
-    refute alive?(pid)
-  end
-
   it "is interrupted by its signal where the block does not ask" do
     firebrick_only
     own = launch(app: <<~RUBY + Reloading::APP)
@@ -146,36 +117,6 @@ class ServiceHooksTest < Case
       sleep 1 while true
     end
   RUBY
-
-  it "is killed with all that it started when it does not stop in time" do
-    firebrick_only
-    own = launch(app: STUBBORN + Reloading::APP)
-    pid = service_pid(own)
-    own.signal("TERM")
-    assert_equal 0, own.wait_exit
-    refute alive?(pid)
-    refute alive?(lines(own, "child.log").first.to_i)
-  end
-
-  it "ends when the server is killed, and so does what it started" do
-    firebrick_only
-    own = launch(app: STUBBORN + Reloading::APP, exit_code: :any)
-    pid = service_pid(own)
-    child = lines(own, "child.log").first.to_i
-    own.signal("KILL")
-    own.wait_exit
-    assert wait_until("the service to end") { !alive?(pid) && !alive?(child) }
-  end
-
-  it "ends when its guard is killed, and is started again" do
-    firebrick_only
-    own = launch
-    pid = service_pid(own)
-    Process.kill("KILL", status(pid)[3].to_i)
-    refute_equal pid, service_pid(own, 2)
-    refute alive?(pid)
-    assert_logged(/service jobs.*because its guard was/, on: own)
-  end
 
   it "outlives its template, and later starts come from the next one" do
     firebrick_only
@@ -232,14 +173,6 @@ class ServiceHooksTest < Case
     assert_empty sockets(second)
     assert_equal "jobs", service(own)["name"]
     assert_equal "one", get("/", to: own).body
-  end
-
-  it "passes its output on as it is without a prefix" do
-    firebrick_only
-    own = launch(", prefix: false")
-    pid = service_pid(own)
-    assert wait_until("its lines") { own.stdout.include?("\nfrom #{pid}\n") }, own.stdout
-    refute_includes own.stdout, "jobs |"
   end
 
   it "refuses names that are taken, naming both places, and options that cannot be" do

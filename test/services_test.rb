@@ -3,12 +3,12 @@
 # `[services]`: processes beside the workers that are started, restarted, moved to new code and stopped with the server.
 
 require "support/case"
-require "support/reloading"
+require "support/services"
 
 class ServicesTest < Case
   parallel! slow: true
 
-  include Reloading
+  include Services
 
   # Logs its start and its surroundings; ends when told to.
   SERVICE = <<~'RUBY'
@@ -25,21 +25,13 @@ class ServicesTest < Case
     launch_app(files: { "service.rb" => code }, settings: { services: { jobs: service } }, **options)
   end
 
-  def lines(own, name) = File.exist?(own.path(name)) ? File.readlines(own.path(name), chomp: true) : []
+  def launch_with(code) = launch(app: "#{Reloading::APP}\n#{code}")
 
-  # Returns the process id of the service that was started last, once there have been that many starts.
-  def service_pid(own, starts = 1)
-    wait_until("#{starts} starts", within: 30) { lines(own, "starts.log").size >= starts }
-    lines(own, "starts.log").last.to_i
-  end
+  def launch_bare = launch({ command: %w[ruby service.rb], prefix: false })
 
-  def service(own) = own.stats["services"].fetch(0)
-
-  def alive?(pid)
-    Process.kill(0, pid)
-    File.read("/proc/#{pid}/stat").split[2] != "Z"
-  rescue Errno::ESRCH, Errno::ENOENT
-    false
+  def launch_stubborn(**options)
+    code = "trap('TERM', 'IGNORE')\npid = spawn('sleep', '1000')\nFile.write('child.log', pid.to_s)\nFile.write('starts.log', Process.pid.to_s)\nsleep\n"
+    launch({ command: %w[ruby service.rb], stop_timeout: "500ms" }, code: code, **options)
   end
 
   it "runs in the app's folder and environment, and its lines begin with its name" do
@@ -49,12 +41,7 @@ class ServicesTest < Case
     _, dir, *rest = lines(own, "starts.log").first.split(" ", 3)
     assert_equal own.dir, dir
     assert_equal [own.dir, "production", "mails", nil].inspect, rest.join
-    assert wait_until("its lines") { own.stdout.include?("jobs | hello\njobs | from #{pid}\n") }, own.stdout
-    assert wait_until("its errors") { own.stderr.include?("jobs | careful\n") }, own.stderr
-    wait_until("it to run") { own.stats["services"].any? }
-    assert_equal ["jobs", pid, "running", 0], service(own).values_at("name", "pid", "state", "restarts")
-    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, own.metrics)
-    assert_match(/services +jobs running/, own.command_line("stats", own.dir).first)
+    assert_runs(own, pid)
   end
 
   it "is listed by check, with where it runs" do
@@ -100,51 +87,6 @@ class ServicesTest < Case
     assert_equal "ended", service(own)["state"]
   end
 
-  it "is asked to stop after the workers, and is gone with the server" do
-    firebrick_only
-    app = "#{Reloading::APP}\nFirebrick.before_worker_exit { sleep 0.3; File.write('worker.log', File.exist?('stopped.log').to_s) }"
-    own = launch(app: app)
-    pid = service_pid(own)
-    own.signal("TERM")
-    assert_equal 0, own.wait_exit
-    assert_equal ["false"], lines(own, "worker.log"), "the service had not stopped when the worker did"
-    assert_equal [pid.to_s], lines(own, "stopped.log")
-    refute alive?(pid)
-  end
-
-  it "is killed with all that it started when it does not stop in time" do
-    firebrick_only
-    code = "trap('TERM', 'IGNORE')\npid = spawn('sleep', '1000')\nFile.write('child.log', pid.to_s)\nFile.write('starts.log', Process.pid.to_s)\nsleep\n"
-    own = launch({ command: %w[ruby service.rb], stop_timeout: "500ms" }, code: code)
-    pid = service_pid(own)
-    own.signal("TERM")
-    assert_equal 0, own.wait_exit
-    refute alive?(pid)
-    refute alive?(lines(own, "child.log").first.to_i)
-  end
-
-  it "ends when the server is killed, and so does what it started" do
-    firebrick_only
-    code = "pid = spawn('sleep', '1000')\nFile.write('child.log', pid.to_s)\nFile.write('starts.log', Process.pid.to_s)\nsleep\n"
-    own = launch({ command: %w[ruby service.rb], stop_timeout: "1s" }, code: code, exit_code: :any)
-    pid = service_pid(own)
-    child = lines(own, "child.log").first.to_i
-    own.signal("KILL")
-    own.wait_exit
-    assert wait_until("the service to end") { !alive?(pid) && !alive?(child) }
-  end
-
-  it "ends when its guard is killed, and is started again" do
-    firebrick_only
-    own = launch
-    pid = service_pid(own)
-    guard = File.read("/proc/#{pid}/stat").split[3].to_i
-    Process.kill("KILL", guard)
-    refute_equal pid, service_pid(own, 2)
-    refute alive?(pid)
-    assert_logged(/service jobs.*because its guard was/, on: own)
-  end
-
   it "moves to new code when a reload is done, and stays when it fails" do
     firebrick_only
     own = launch
@@ -176,13 +118,5 @@ class ServicesTest < Case
     wait_until("it to run") { own.stats["services"].any? }
     assert_equal(["on"], own.stats["services"].map { |one| one["name"] })
     assert_equal 1, lines(own, "starts.log").size
-  end
-
-  it "passes its output on as it is without a prefix" do
-    firebrick_only
-    own = launch({ command: %w[ruby service.rb], prefix: false })
-    pid = service_pid(own)
-    assert wait_until("its lines") { own.stdout.include?("\nfrom #{pid}\n") }, own.stdout
-    refute_includes own.stdout, "jobs |"
   end
 end
