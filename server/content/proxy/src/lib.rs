@@ -38,7 +38,8 @@ mod upstreams;
 mod via;
 
 pub use client::Client;
-pub use config::{Balance, Config, Health, HostPolicy, Trusts, Via};
+pub use config::{Config, Trusts};
+pub use handler::proxying::{Balance, Health, HostPolicy, Via};
 pub use health::check_health;
 pub use holds::make_room;
 pub use origin::Origin;

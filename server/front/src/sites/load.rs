@@ -156,35 +156,19 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
     let origins = origins.collect::<Result<Vec<_>, _>>()?;
     let trusted = trusted.clone();
     let config = proxy::Config {
-        balance: match rule.balance {
-            site::rules::Balance::RoundRobin => proxy::Balance::RoundRobin,
-            site::rules::Balance::LeastConnections => proxy::Balance::LeastConnections,
-        },
+        balance: rule.balance,
         connect_timeout: rule.connect_timeout,
         read_timeout: rule.read_timeout,
         send_timeout: rule.send_timeout,
         retries: rule.retries,
         max_idle: rule.max_idle,
-        host: match rule.host {
-            site::rules::HostPolicy::Origin => proxy::HostPolicy::Origin,
-            site::rules::HostPolicy::Client => proxy::HostPolicy::Client,
-        },
+        host: rule.host,
         forwarded: rule.forwarded,
-        via: match rule.via {
-            site::rules::Via::Both => proxy::Via::Both,
-            site::rules::Via::Requests => proxy::Via::Requests,
-            site::rules::Via::Off => proxy::Via::Off,
-        },
+        via: rule.via,
         websocket: rule.websocket,
         tls_verify: rule.tls_verify,
         tls_ca: rule.tls_ca.as_ref().map(|path| site.dir.join(path)),
-        health: rule.health.as_ref().map(|health| proxy::Health {
-            path: health.path.clone(),
-            interval: health.interval,
-            timeout: health.timeout,
-            healthy: health.healthy,
-            unhealthy: health.unhealthy,
-        }),
+        health: rule.health.clone(),
         trusted: Arc::new(move |peer| trusted.trusts(peer.remote.ip())),
         ..proxy::Config::new(name.clone(), origins)
     };

@@ -25,6 +25,7 @@ pub mod held;
 mod kept;
 mod lent;
 pub mod path;
+pub mod proxying;
 mod request;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

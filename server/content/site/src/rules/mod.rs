@@ -36,7 +36,7 @@ mod walk;
 pub use basic_auth::BasicAuth;
 pub use explain::{Explanation, explain};
 pub use lint::lint;
-pub use proxy::{Balance, Health, HostPolicy, Origin, OriginScheme, ProxyRule, Via};
+pub use proxy::{Origin, OriginScheme, ProxyRule};
 pub use request_view::{Redirect, RequestView};
 pub use source::{Mistake, Note};
 pub use step::{FileAction, RuleKind, RuleRef, Step, Steps};

@@ -1,5 +1,6 @@
 //! Defines the options of an origin, and maps paths between a prefix and its origin (`proxies`).
 
+use handler::proxying::{Balance, Health, HostPolicy, Via};
 use std::time::Duration;
 
 use super::RequestView;
@@ -65,53 +66,6 @@ pub enum OriginScheme {
     /// TLS over TCP.
     Https,
     Unix,
-}
-
-/// How to choose among several origins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Balance {
-    /// In turn.
-    #[default]
-    RoundRobin,
-    /// The origin with the fewest requests in progress.
-    LeastConnections,
-}
-
-/// The `Host` that an origin gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HostPolicy {
-    /// The origin's own.
-    #[default]
-    Origin,
-    /// The client's.
-    Client,
-}
-
-/// Where `Via` (RFC 9110 section 7.6.3) is added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Via {
-    /// To requests for origins and to their responses.
-    #[default]
-    Both,
-    /// To requests only.
-    Requests,
-    /// Nowhere.
-    Off,
-}
-
-/// Active health checks of a proxy's origins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// The path to request; begins with `/`.
-    pub path: String,
-    /// The time between checks.
-    pub interval: Duration,
-    /// The longest time for one check.
-    pub timeout: Duration,
-    /// Successful checks in a row before an origin is used again.
-    pub healthy: u32,
-    /// Failed checks in a row before an origin is no longer used.
-    pub unhealthy: u32,
 }
 
 impl ProxyRule {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::json::{Member, Node, Value};
-use super::proxy::{Balance, Health, HostPolicy, Origin, ProxyRule, Via};
+use super::proxy::{Origin, ProxyRule};
+use handler::proxying::{Balance, Health, HostPolicy, Via};
 use super::read::Reader;
 
 const OPTIONS: [&str; 14] = [

@@ -1,7 +1,8 @@
 //! Tests features beyond the buildpack's.
 
 use super::*;
-use crate::rules::{Balance, HostPolicy, OriginScheme, Via};
+use crate::rules::OriginScheme;
+use handler::proxying::{Balance, HostPolicy, Via};
 use std::time::Duration;
 
 #[test]
