@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # HTTP/2 in front of everything that serves: a Rack app, a static site, handlers on mruby and a proxy. Handlers cannot tell how a
-# request arrived, apart from its version.
+# request arrived, apart from its version. What the protocol alone decides is asked in server/protocols/http/tests/it/two.rs.
 
 require "support/http2_case"
 require "support/certificates"
@@ -17,12 +17,6 @@ class Http2Test < Http2Case
   APP = <<~'RUBY'
     require "json"
 
-    class Ticks
-      def each
-        5.times { |i| yield "tick #{i}\n"; sleep 0.02 }
-      end
-    end
-
     text = { "content-type" => "text/plain" }
     run lambda { |env|
       case env["PATH_INFO"]
@@ -33,13 +27,7 @@ class Http2Test < Http2Case
       when "/hints"
         env["rack.early_hints"].call("link" => "</a.css>; rel=preload; as=style")
         [200, text, ["hinted"]]
-      when "/ticks" then [200, text, Ticks.new]
       when "/large" then [200, text, ["0123456789" * 300_000]]
-      when "/fields"
-        [200, { "content-type" => "text/plain", "set-cookie" => "a=1\nb=2", "X-Upper" => "Yes", "connection" => "close", "keep-alive" => "timeout=1" }, ["x"]]
-      when "/raise" then raise "boom"
-      when "/no-content" then [204, {}, []]
-      when "/not-modified" then [304, { "etag" => '"1"' }, []]
       when "/partial-hijack"
         [200, text.merge("rack.hijack" => ->(io) { io.write("streamed"); io.close }), nil]
       when "/sleep" then sleep 0.3; [200, text, ["slept"]]
@@ -82,19 +70,6 @@ class Http2Test < Http2Case
     assert_equal "streamed", fetch("/partial-hijack").body
   end
 
-  it "serves HTTP/1 on the same address" do
-    assert_equal "GET /plain", get("/plain").body
-  end
-
-  it "passes bodies on, with and without a declared length" do
-    body = Random.bytes(300_000)
-    client = http2
-    [{}, { "content-length" => body.bytesize }].each do |headers|
-      assert_equal body, client.get("/echo", method: "POST", body: body, headers: headers).body
-    end
-    assert_equal "", client.get("/echo", method: "POST", body: "").body
-  end
-
   it "continues a client that expects it" do
     client = http2
     stream = client.request("/echo", method: "POST", headers: { "expect" => "100-continue" }, body: :open)
@@ -111,25 +86,6 @@ class Http2Test < Http2Case
     assert_equal "hinted", answer.body
   end
 
-  it "streams as the app produces" do
-    assert_equal (0..4).map { |i| "tick #{i}\n" }.join, fetch("/ticks").body
-    assert_equal "0123456789" * 300_000, fetch("/large").body
-  end
-
-  it "writes field names in lower case and leaves out those of the connection" do
-    answer = fetch("/fields")
-    assert_equal %w[a=1 b=2], answer.fields.select { |name, _| name == "set-cookie" }.map(&:last)
-    assert_equal "Yes", answer["x-upper"]
-    assert_empty answer.fields.map(&:first) & %w[connection keep-alive transfer-encoding]
-    assert(answer.fields.all? { |name, _| name == name.downcase })
-  end
-
-  it "sends no body where there is none" do
-    assert_equal [204, "", nil], parts(fetch("/no-content"), :status, :body, "content-length")
-    assert_equal [304, ""], parts(fetch("/not-modified"), :status, :body)
-    assert_equal [200, ""], parts(fetch("/large", method: "HEAD"), :status, :body)
-  end
-
   it "answers while others wait" do
     client = http2
     slow = client.request("/sleep")
@@ -137,16 +93,6 @@ class Http2Test < Http2Case
     fast.each_with_index { |stream, i| assert_equal "GET /#{i}", client.answer(stream).body }
     refute client.answers[slow].over?, "the slow one comes last"
     assert_equal "slept", client.answer(slow).body
-  end
-
-  it "answers hundreds of requests at a time" do
-    client = http2
-    streams = Array.new(100) { |i| client.request("/n#{i}") }
-    streams.each_with_index { |stream, i| assert_equal "GET /n#{i}", client.answer(stream).body }
-  end
-
-  it "turns an exception into a response" do
-    assert_equal 500, fetch("/raise").status
   end
 
   it "writes the version to the access log, and counts requests and connections" do
