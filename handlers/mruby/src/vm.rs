@@ -97,13 +97,13 @@ pub struct Interrupt(Arc<Mutex<Option<Raw>>>);
 impl Interrupt {
     /// Raises in the current step at its next allocation, or at its next instruction if the library has the debug hook.
     pub fn now(&self) {
-        // SAFETY: the VM is open as long as the pointer is there.
+        // SAFETY: the pointer is set only while the VM is open.
         self.with((), |vm| unsafe { sys::fb_interrupt(vm) });
     }
 
     /// Returns the number of the current or last step, for [`Interrupt::stop`].
     pub fn serial(&self) -> u32 {
-        // SAFETY: the VM is open as long as the pointer is there.
+        // SAFETY: the pointer is set only while the VM is open.
         self.with(0, |vm| unsafe { sys::fb_serial(vm) })
     }
 
@@ -111,7 +111,7 @@ impl Interrupt {
     /// [`Step::Raised`]. Without it the step returns [`Step::Broken`] with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread
     /// is outside of the interpreter at that moment; then try again.
     pub fn stop(&self, serial: u32) {
-        // SAFETY: the VM is open as long as the pointer is there, and its thread with it.
+        // SAFETY: the pointer is set only while the VM is open and its thread runs.
         self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });
     }
 

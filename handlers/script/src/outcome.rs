@@ -36,7 +36,7 @@ pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<HandlerO
     response.map(HandlerOutcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
-/// Returns a response with the body of another one that the handler has requested.
+/// Returns a response whose body comes from a response that the handler requested.
 fn with_body(runtime: &Runtime, mut response: Response, number: Number) -> Result<Response, Failure> {
     let Some((body, fields)) = runtime.fetch.unread(number) else {
         let why = "a handler returned the body of a response that has been closed or read";

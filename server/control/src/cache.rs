@@ -31,7 +31,7 @@ impl PurgeOrder {
     /// Checks the order.
     ///
     /// # Errors
-    /// What is wrong, and what was expected.
+    /// The text names the fault and the expected form.
     pub fn check(&self) -> Result<(), String> {
         if !self.all && self.paths.is_empty() && self.tags.is_empty() {
             return Err("nothing is named: a path such as /posts/12, a tag, or everything (all)".to_owned());
@@ -49,12 +49,12 @@ impl PurgeOrder {
     }
 }
 
-/// What a purge has removed.
+/// The result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purged {
     /// Resources of this server.
     pub removed: u64,
-    /// Whether the other servers of the group were told through Redis.
+    /// Whether the purge was published through Redis to the other servers of the group.
     pub shared: bool,
     /// Why they were not.
     pub error: Option<String>,

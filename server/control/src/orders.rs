@@ -225,7 +225,7 @@ pub struct MaintenanceInForce {
     pub ready: bool,
     /// Seconds since the epoch.
     pub since_s: u64,
-    /// The path of the file that has switched it on; `None`: a command has.
+    /// The file that switched maintenance on; `None` if a command did.
     pub file: Option<std::path::PathBuf>,
 }
 

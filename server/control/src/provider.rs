@@ -77,7 +77,7 @@ pub trait Provider {
     /// Ends a pause.
     ///
     /// # Errors
-    /// There is none.
+    /// Never fails.
     fn resume(&self) -> Result<PauseSnapshot, OrderError>;
 
     /// Returns the state of the maintenance.

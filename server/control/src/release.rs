@@ -34,7 +34,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// `token`: the one that the server has generated. `taken`: where the server learns what is taken over.
+    /// `token` is the generated token. `taken` receives the files that the other program has taken over.
     pub(crate) fn new(
         sockets: Vec<(Listening, OwnedFd)>,
         token: Option<String>,

@@ -160,7 +160,7 @@ async fn interrupt<B: OrderBody, P: Provider>(
     written.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
-/// Removes kept responses. Returns what was removed as JSON, or why not.
+/// Removes kept responses. Returns the removed number as JSON, or the reason for a refusal.
 async fn purge<B: OrderBody, P: Provider>(body: B, provider: &P) -> Result<String, (StatusCode, String)> {
     let order: PurgeOrder = order_of(&order_bytes(body).await?).map_err(invalid)?;
     order.check().map_err(invalid)?;
@@ -200,7 +200,7 @@ async fn order_bytes<B: OrderBody>(body: B) -> Result<Bytes, (StatusCode, String
     Ok(collected.to_bytes())
 }
 
-/// Reads an order. No bytes: one that leaves everything out.
+/// Reads an order. An empty body is an order with every field left out.
 fn order_of<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, String> {
     if bytes.is_empty() {
         return Ok(T::default());

@@ -73,7 +73,7 @@ module Firebrick
       raise ArgumentError, "Firebrick.service(#{@name.inspect}) at #{@place}: #{what} #{value.inspect}: #{expected}"
     end
 
-    # Stays readable once the service was asked to stop, so all waiting threads see it.
+    # Stays readable once the service was asked to stop, so that all waiting threads see it.
     def bell
       @bell ||= IO.pipe
     end

@@ -30,7 +30,8 @@ module Firebrick
       @declared.fetch(name) { raise KeyError, "the app declares no service of this name" }
     end
 
-    # Returns the facts that the template reports when the app is loaded. No more services can be declared afterwards.
+    # Returns the facts that the template reports when the app is loaded. After this no service can be
+    # declared.
     def facts
       @declared.freeze.each_value.flat_map(&:facts)
     end

@@ -51,7 +51,7 @@ pub(crate) fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
     parts.keep();
 }
 
-/// Sends bytes that do not move meanwhile.
+/// Sends bytes that stay in place during the call.
 pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
     let writer = Writer::open(task, None);
     while !bytes.is_empty() {

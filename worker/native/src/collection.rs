@@ -1,5 +1,5 @@
-//! Full garbage collections between requests. When one is due, the worker tells the front. It collects when the front asks for it;
-//! the front sends it no requests meanwhile (docs/internals/wire.md).
+//! Full garbage collections between requests. When a collection is due, the worker reports it to the front,
+//! and collects on the front's order; the front sends no requests during that time (docs/internals/wire.md).
 //!
 //! Ruby code decides when a collection is due (`worker/lib/firebrick/worker/out_of_band_gc.rb`). The decision depends on the state after the last
 //! collection, so that code is called only when there has been one since.
@@ -14,11 +14,11 @@ use crate::worker::worker;
 use wire::FrameKind;
 
 struct State {
-    /// The Ruby object that decides; `None` when collections are left to Ruby.
+    /// The Ruby object that decides; `None` if Ruby itself runs its collections.
     collector: Option<&'static Slot>,
     /// Ruby's number of collections at the last call of the collector.
     seen: usize,
-    /// The front has been told that a collection is due.
+    /// Whether the worker has reported that a collection is due.
     told: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn leave_to(gvl: &mut Gvl, collector: Value) {
     STATE.with(gvl, |state| *state = State { collector, seen: 0, told: false });
 }
 
-/// Tells the front once, after a request, that a full collection is due.
+/// Reports to the front, once, after a request, that a full collection is due.
 #[inline]
 pub(crate) fn check(gvl: &mut Gvl) {
     let collections = ruby::gc_count(gvl);

@@ -1,4 +1,5 @@
-//! Waits for the front on a thread that serves no requests: one that the app has started and that writes the body of a response.
+//! Waits for the front on a thread that serves no requests: a thread that the app has started and that writes
+//! the body of a response.
 //!
 //! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one could, the guest reads them: all of the
 //! worker's threads may be waiting for the guest, as in `Thread.new { yield chunk }.join`.
@@ -20,7 +21,7 @@ const LOOK_AGAIN_US: u64 = 5_000;
 static SPARE: Guarded<Vec<&'static Wakeup>> = Guarded::new(Vec::new());
 static LAST: Guarded<usize> = Guarded::new(0);
 
-/// Returns a leader number that no other guest has had.
+/// Returns a new leader number.
 fn name(gvl: &Gvl) -> usize {
     LAST.with(gvl, |last| {
         *last = last.wrapping_add(1);
@@ -56,7 +57,7 @@ pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) {
     task.forget(wakeup);
     wakeup.clear();
     SPARE.with(gvl, |spare| spare.push(wakeup));
-    // Another worker may have come to this place meanwhile.
+    // Another worker may use this place by now.
     if links > 0 && worker_at(gvl, at, |w| w.leader == Some(me)) == Some(true) {
         for link in (0..links).filter(|&link| wait.ready(link)) {
             place::within(at, || links::receive_now(gvl, link));

@@ -43,12 +43,12 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     board.finish(task.thread.index, failed);
     let now_us = os::now_us();
     if task.fiber.is_some() {
-        // After this the request is no longer known.
+        // After this the request is no longer registered.
         blocking::check(gvl, task.thread, Some(task), now_us);
     }
     task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
-    // A thread that never waited was only short of a processor; another thread beside it would be, too.
+    // A thread that never waited lacked only a processor; another thread beside it would, too.
     let off_us = waits.zip(cpu_us).map(|(waits, cpu_us)| match os::thread_waits() == waits {
         true => 0,
         false => took_us.saturating_sub(os::thread_us().saturating_sub(cpu_us)),

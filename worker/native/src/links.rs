@@ -1,6 +1,8 @@
-//! The links, as serving threads read and send them, and what may come of it: another thread starts, an interrupt is handled, the worker ends.
+//! Reads and sends the links for serving threads, and handles the consequences: another thread starts, an
+//! interrupt is handled, the worker ends.
 //!
-//! Contract: a thread that waits has released the GVL. The thread that reads is the leader (`worker/roles.rs`), except where nothing is waited for.
+//! Contract: a waiting thread has released the GVL. The reading thread is the leader (`worker/roles.rs`),
+//! except for reads that do not wait.
 
 use crate::names::names;
 use crate::outbox::Sent;
@@ -23,7 +25,7 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     }
     let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
     let mut wait = Wait::readable(fds.into_iter().chain([task.thread.wakeup.fd()]));
-    // With other requests active, look before releasing the GVL: a thread that computes keeps it for 100 ms.
+    // With other requests active, check before releasing the GVL: a thread that computes keeps it for 100 ms.
     if !(worker(gvl, |w| w.is_active()) && wait.look()) {
         gvl::release(gvl, || wait.wait());
     }
@@ -139,7 +141,7 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     }
 }
 
-/// Carries out what `help` asks for.
+/// Carries out the decision `help`.
 pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     match help {
         Help::None => {}

@@ -48,7 +48,7 @@ fn serve_in_turn(gvl: &mut Gvl, task: &'static Task) {
         now_us = job::run(gvl, task, job, started_us);
         collection::check(gvl);
         if now_us.saturating_sub(started_us) > SLOW_US {
-            // Meanwhile clients of waiting requests may have disconnected.
+            // In this time, clients of waiting requests may have disconnected.
             links::poll_links(gvl);
         }
         worker(gvl, |w| {

@@ -37,7 +37,8 @@ pub(crate) fn flush(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Waits until the front gives window bytes back. May raise: the body has ended, the client has disconnected, or an interrupt.
+/// Waits until the front grants window bytes. May raise: the body has ended, the client has disconnected, or
+/// an interrupt.
 pub(crate) fn wait_for_window(gvl: &mut Gvl, writer: Writer) {
     let task = writer.task;
     let waits =
@@ -77,8 +78,9 @@ pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd>
     }
 }
 
-/// Waits until a message from the front arrives for the request. Works on any thread or fiber; may return early. The request's own
-/// thread reads the links itself if no other thread does, unless `appoints` holds and an idle thread can. May raise.
+/// Waits until a message from the front arrives for the request. Works on any thread or fiber; may return
+/// early. The request's own thread reads the links itself if no other thread does, unless `appoints` is true
+/// and an idle thread can. May raise.
 fn wait_for_news(gvl: &mut Gvl, task: &'static Task, appoints: fn(&Worker) -> bool) {
     if task.has_this_thread() {
         let leads = worker(gvl, |w| {

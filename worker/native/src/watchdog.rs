@@ -187,7 +187,8 @@ impl Watchdog {
         self.look();
     }
 
-    /// Makes the watchdog check soon, because a request or unsent data exists that may wait long for its thread.
+    /// Makes the watchdog check soon, because there is a request or unsent data that may wait long for its
+    /// thread.
     #[inline]
     pub(crate) fn look(&self) {
         if self.dozing.load(SeqCst) {
@@ -208,7 +209,7 @@ impl Watchdog {
         self.wake.notify_all();
     }
 
-    /// Does what is due. Returns the time to sleep; `None`: until a request is taken up.
+    /// Does the due work. Returns the time to sleep; `None`: until a request is taken up.
     fn check(&self, ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
         for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
             // The thread that reads the link finds the error.

@@ -89,10 +89,10 @@ struct OfFibers {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Serves,
-    /// No more requests will come.
+    /// No more requests will arrive.
     Drains,
     Finished,
-    /// Finished because the front is gone; nothing more can be sent.
+    /// Finished because the front has gone; nothing more can be sent.
     Lost,
 }
 

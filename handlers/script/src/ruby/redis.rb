@@ -79,7 +79,7 @@ class Redis
     yield transaction
     replies = Rt.wait!(Rt::WAIT_REDIS_ALL, line, transaction.commands, true)
     refused = replies.find { |reply| reply.is_a?(Exception) }
-    # The error of a command that was not queued says more than EXECABORT.
+    # The error of the command that was not queued is more specific than EXECABORT.
     raise refused if refused
     @pins.delete(Fiber.current) if pinned
     replies[-1] && transaction.finish(replies[-1], true)

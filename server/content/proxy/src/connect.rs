@@ -61,7 +61,7 @@ async fn open(upstreams: &Upstreams, origin: usize) -> io::Result<Stream> {
             None => Ok(None),
         }
     });
-    // Whether the second attempt is over, and its error, which is about the current addresses.
+    // Whether the second attempt has ended, and its error, which concerns the current addresses.
     let mut over = false;
     let mut last = None;
     poll_fn(|cx| {

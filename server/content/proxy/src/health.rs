@@ -21,7 +21,7 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
             checks.push(Box::pin(check(&upstreams, health, origin)));
         }
     }
-    // None of the checks ends.
+    // The checks never finish.
     poll_fn(|cx| {
         for check in &mut checks {
             let _ = check.as_mut().poll(cx);

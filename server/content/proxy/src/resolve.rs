@@ -1,10 +1,11 @@
 //! Resolves names with the system's resolver, off the event loop, every [`TTL`], and at once when no address can be connected to.
 //!
-//! Contract:
-//! 1. There is one look-up of a name at a time, for all threads; requests that wait for it share its result. It goes on when they have given up. An
-//!    origin that is down causes one look-up per [`AGAIN`], however many requests fail.
-//! 2. If the resolver fails, the last result is used. If the resolver is slow, one request after another waits as long as it says, until one has
-//!    waited in vain; from then on the last result is used at once, until the resolver replies.
+//! 1. At most one look-up of a name runs at a time, for all threads; the requests that wait for it share its
+//!    result. The look-up continues when those requests have given up. An origin that is down causes one
+//!    look-up per [`AGAIN`], however many requests fail.
+//! 2. If the resolver fails, the last result is used. If the resolver is slow, one request after another
+//!    waits, for at most its own time limit, until one has waited in vain. From then on the last result is
+//!    used at once, until the resolver replies.
 
 use crate::Origin;
 use crate::origin::Endpoint;
@@ -195,7 +196,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.looking.store(false, Ordering::Release);
         self.0.late.store(false, Ordering::Relaxed);
-        // If the thread has ended meanwhile, the requests of other threads get the last result.
+        // If the thread has ended, the requests of other threads get the last result.
         self.0.known.send_modify(|_| {});
     }
 }
@@ -235,14 +236,14 @@ mod tests {
         let Addresses::Name(name) = &addresses else { panic!("no name") };
         name.is_slow.store(true, Ordering::Relaxed);
         addresses.knew(&old(), TTL);
-        // As a request whose time is over.
+        // Like a request whose time is over.
         let asking = tokio::time::timeout(Duration::from_millis(20), addresses.get(PATIENCE));
         assert!(asking.await.is_err());
         assert_eq!(*addresses.get(Duration::from_millis(20)).await.unwrap(), old());
-        // From now on no request waits. This one would never end.
+        // From now on no request waits; a wait would never end.
         assert_eq!(*addresses.get(Duration::MAX).await.unwrap(), old());
         name.replies.notify_one();
-        // Nothing but the look-up of the first request, which has given up, brings the new addresses.
+        // Only the look-up of the first request, which has given up, brings the new addresses.
         let mut results = name.known.subscribe();
         results.wait_for(|known| known.asked_within(AGAIN)).await.unwrap();
         assert_ne!(*addresses.get(PATIENCE).await.unwrap(), old());

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Failures in a row after which an origin gets no requests for a while.
 const FAILURES: u32 = 3;
-/// How long it gets none.
+/// How long a failed origin gets no requests.
 const OUT: Duration = Duration::from_secs(10);
 
 /// The origins of a reverse proxy with their configuration, health and counters.

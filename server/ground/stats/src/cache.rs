@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 figures! {
     #[derive(Eq)]
     pub struct CacheSnapshot {
-        /// The limit of memory.
-        limit_bytes: u64 = gauge("firebrick_cache_limit_bytes"; "Memory that kept responses may take"),
-        /// Memory that kept responses take, with everything that belongs to them.
-        used_bytes: u64 = gauge("firebrick_cache_bytes"; "Memory that kept responses take"),
-        /// Kept resources; one can have several variants.
-        resources: u64 = gauge("firebrick_cache_resources"; "Resources that responses are kept for"),
-        /// Requests that were answered with a fresh kept response.
+        /// The limit of the cache's memory.
+        limit_bytes: u64 = gauge("firebrick_cache_limit_bytes"; "Memory that kept responses may use"),
+        /// Memory that kept responses use, including bookkeeping.
+        used_bytes: u64 = gauge("firebrick_cache_bytes"; "Memory that kept responses use"),
+        /// Resources with kept responses; a resource can have several variants.
+        resources: u64 = gauge("firebrick_cache_resources"; "Resources with kept responses"),
+        /// Requests answered with a fresh kept response.
         hits: u64 = counter("firebrick_cache_requests", result = "hit"; "Requests that the cache has handled"),
-        /// Requests that were answered with a stale one.
+        /// Requests answered with a stale kept response.
         stale: u64 = counter("firebrick_cache_requests", result = "stale"),
-        /// Requests that were answered with one that the app has confirmed.
+        /// Requests answered with a kept response that the app has confirmed.
         validated: u64 = counter("firebrick_cache_requests", result = "validated"),
-        /// Requests that have waited for an equal one and got its response.
+        /// Requests that waited for an equal request and got its response.
         collapsed: u64 = counter("firebrick_cache_requests", result = "collapsed"),
-        /// Requests that the app has answered.
+        /// Requests answered by the app.
         misses: u64 = counter("firebrick_cache_requests", result = "miss"),
         /// Responses that were kept, renewals included.
         stored: u64 = counter("firebrick_cache_stored"; "Responses that were kept"),
-        /// Responses that were renewed while a stale one was sent.
-        renewed: u64 = counter("firebrick_cache_renewed"; "Responses that were renewed while a stale one was sent"),
-        /// Resources that had to make room for others.
-        evicted: u64 = counter("firebrick_cache_evicted"; "Resources that had to make room for others"),
-        /// Resources that were removed by a purge.
-        purged: u64 = counter("firebrick_cache_purged"; "Resources that were removed by a purge"),
-        /// Resources that were removed by a request with an unsafe method.
+        /// Renewals of a response while the stale response was sent.
+        renewed: u64 = counter("firebrick_cache_renewed"; "Renewals of a response while the stale response was sent"),
+        /// Resources evicted to make room for others.
+        evicted: u64 = counter("firebrick_cache_evicted"; "Resources evicted to make room for others"),
+        /// Resources removed by a purge.
+        purged: u64 = counter("firebrick_cache_purged"; "Resources removed by a purge"),
+        /// Resources removed by a request with an unsafe method.
         invalidated: u64 =
-            counter("firebrick_cache_invalidated"; "Resources that were removed by a request with an unsafe method"),
-        /// Files of `cache.disk`; null without it, as the next two.
+            counter("firebrick_cache_invalidated"; "Resources removed by a request with an unsafe method"),
+        /// Files in `cache.disk`; null without that setting, like the next two.
         disk_files: Option<u64> = gauge("firebrick_cache_disk_files"; "Files of kept responses"),
         /// The bytes of these files.
         disk_bytes: Option<u64> = gauge("firebrick_cache_disk_bytes"; "Bytes of the files of kept responses"),
@@ -61,7 +61,7 @@ pub struct CacheReport {
     pub cache: CacheSnapshot,
     /// The busiest routes.
     pub routes: Vec<CacheRoute>,
-    /// The resources that are asked for most.
+    /// The most requested resources.
     pub resources: Vec<CacheResource>,
 }
 
@@ -69,14 +69,14 @@ pub struct CacheReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheRoute {
     pub route: String,
-    /// Requests that were answered without the app, or after it had confirmed the kept response.
+    /// Requests answered without the app, or after the app had confirmed the kept response.
     pub hits: u64,
     pub misses: u64,
     /// The last reason for not keeping a response; null if all were kept.
     pub refused: Option<String>,
 }
 
-/// What the cache has for one URL, for `firebrick explain`.
+/// The kept responses for one URL, for `firebrick explain`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheLookup {
     /// Scheme, host, path and query.
@@ -93,7 +93,7 @@ pub struct CacheVariant {
     pub bytes: u64,
     pub age_s: f64,
     pub lifetime_s: f64,
-    /// The field that the lifetime comes from.
+    /// The field that states the lifetime.
     pub because: String,
     /// The fields that select it, as the request had them.
     pub varies_by: Vec<String>,
@@ -108,6 +108,6 @@ pub struct CacheResource {
     pub bytes: u64,
     pub variants: u64,
     pub hits: u64,
-    /// Seconds for which it is fresh; 0 if it is stale.
+    /// Seconds until it is stale; 0 if it is stale.
     pub fresh_s: f64,
 }

@@ -21,7 +21,7 @@ kinds! {
         Frozen = "frozen",
         /// It was not ready within `timeouts.worker_boot`.
         BootTimeout = "boot_timeout",
-        /// It was told to finish and did not within `timeouts.shutdown`.
+        /// It was ordered to finish and did not within `timeouts.shutdown`.
         DrainTimeout = "drain_timeout",
         /// It exceeded `limits.worker_memory`: replaced, or killed at one and a half times as much ([workers](workers.md)).
         Memory = "memory",

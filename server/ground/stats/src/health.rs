@@ -1,8 +1,8 @@
 //! Answers health checks: does the server respond, and should it get requests?
 //!
-//! Why two answers: a server that is not live should be replaced; one that is not ready (it is booting or
-//! shutting down) should only get no requests. A slow or broken app is no reason for either, because another
-//! server would have the same app.
+//! Why two answers: a server that is not live should be replaced; a server that is not ready (it is booting
+//! or shutting down) should only get no requests. A slow or broken app is not a reason for either, because
+//! another server would have the same app.
 
 use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::when;

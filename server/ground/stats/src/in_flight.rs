@@ -34,10 +34,10 @@ figures! {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// No thread has taken it up.
+    /// No thread has started it.
     #[default]
     Queued,
-    /// The app has it and has not begun its response.
+    /// The app has started it and has not begun its response.
     App,
     /// The response has begun.
     Sending,

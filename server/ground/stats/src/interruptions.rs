@@ -43,12 +43,12 @@ figures! {
     #[derive(Default)]
     #[serde(default)]
     pub struct PauseSnapshot {
-        /// `off`, `on`, `releasing` while the requests that have waited go to the app, `refusing` when the server shuts down while the app
+        /// `off`, `on`, `releasing` while the waiting requests go to the app, `refusing` when the server shuts down while the app
         /// is paused.
         state: PauseState = gauge("firebrick_paused"; "Whether requests for the app are held (firebrick pause)"),
         /// Requests that wait for the end of the pause.
         waiting: u64 = gauge("firebrick_pause_waiting"; "Requests that wait for the end of the pause"),
-        /// Requests that the queue or a worker has. During a pause they end, and no more come.
+        /// Requests in the queue or in a worker. During a pause these end, and no new ones are added.
         in_flight: u64,
         /// The most requests that may wait.
         max: u64,
@@ -56,11 +56,11 @@ figures! {
         remaining_ms: f64,
         /// The paths whose requests wait; empty: all paths.
         paths: Vec<String>,
-        /// Requests that have waited for the end of a pause, since the start of the server.
-        held: u64 = counter("firebrick_pause_requests", result = "held"; "Requests for the app that found it paused, by result"),
+        /// Requests that had to wait for the end of a pause, since the start of the server.
+        held: u64 = counter("firebrick_pause_requests", result = "held"; "Requests that arrived while the app was paused, by result"),
         /// Requests that got 503 because `max` were waiting, or because the server was shutting down.
         refused: u64 = counter("firebrick_pause_requests", result = "refused"),
-        /// Requests whose client went away while they waited; they are in `held` too.
+        /// Requests whose client disconnected while they waited; `held` includes them.
         left: u64,
         /// During an upgrade: the process id of the old program, which still finishes its requests; otherwise null.
         old_program: Option<u32>,
@@ -75,27 +75,27 @@ figures! {
     #[derive(Default, Eq)]
     #[serde(default)]
     pub struct MaintenanceSnapshot {
-        /// Whether requests get the page (503).
-        on: bool = gauge("firebrick_maintenance"; "Whether requests get the page of the maintenance (503)"),
+        /// Whether requests get the maintenance page (503).
+        on: bool = gauge("firebrick_maintenance"; "Whether requests get the maintenance page (503)"),
         /// When it was switched on; null if it is off.
         #[serde(with = "when::maybe")]
         since: Option<SystemTime>,
-        /// The origin: `the control socket`, or the path of the file of `maintenance.file`; empty if it is off.
+        /// What switched it on: `the control socket`, or the path of `maintenance.file`; empty if it is off.
         by: String,
         /// The value of `Retry-After` in seconds.
         retry_after_s: u64,
         /// The text in the page; empty without one.
         message: String,
-        /// Whether the page is that of the server, and not a file.
+        /// Whether the page is the server's own and not a file.
         own_page: bool,
         /// Addresses and networks whose requests are served.
         allow: Vec<String>,
         /// Paths whose requests are served.
         allow_paths: Vec<String>,
-        /// Whether the server stays ready (`maintenance.ready`).
+        /// Whether the server counts as ready (`maintenance.ready`).
         ready: bool,
         /// Responses with the page, since the start of the server.
-        responses: u64 = counter("firebrick_maintenance_responses"; "Requests that got the page of the maintenance (503)"),
+        responses: u64 = counter("firebrick_maintenance_responses"; "Requests that got the maintenance page (503)"),
     }
 }
 

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn seats_count_as_long_as_they_are_there() {
-        // While a worker boots, and once without any workers: its eight requests wait for seats that come.
+        // While a worker boots, and once without any workers: its eight requests wait for future seats.
         assert_eq!(recent(&[load(4, 4, 4), load(8, 0, 8), load(0, 8, 0)]).saturation(), Some(2.0));
         assert_eq!(recent(&[load(0, 3, 0)]).saturation(), Some(3.0));
     }

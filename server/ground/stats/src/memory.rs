@@ -41,20 +41,20 @@ figures! {
     #[derive(Copy, Default, Eq)]
     #[serde(default)]
     pub struct MemorySnapshot {
-        /// `limits.memory`; 0 without a limit, when the machine's memory is unknown.
+        /// `limits.memory`; 0 if there is no limit because the machine's memory is unknown.
         limit_bytes: u64 = gauge("firebrick_budget_limit_bytes"; "Memory that the front may use for clients (limits.memory)"),
         /// The sum of the following.
         used_bytes: u64 = gauge("firebrick_budget_used_bytes"; "Memory that the front uses for clients"),
         /// `normal`; `files`: bodies go to files; `waiting`: senders wait; `full`: new requests are refused
         /// ([memory](memory.md)).
         level: MemoryLevel = gauge("firebrick_budget_level"; "How scarce that memory is, from 0 (normal) to 3 (full)"),
-        /// Connections: their state, and what waits to be written to their sockets.
+        /// Connections: their state, and unsent bytes for their sockets.
         connections_bytes: u64 = gauge("firebrick_budget_bytes", class = "connections"; "Memory that the front uses for clients, by class"),
         /// Bodies of requests.
         requests_bytes: u64 = gauge("firebrick_budget_bytes", class = "requests"),
-        /// Responses that clients have not taken.
+        /// Responses that clients have not read.
         responses_bytes: u64 = gauge("firebrick_budget_bytes", class = "responses"),
-        /// Parts of responses that streams of HTTP/2 and HTTP/3 have taken ahead of their windows.
+        /// Parts of responses that HTTP/2 and HTTP/3 streams hold ahead of their windows.
         streams_bytes: u64 = gauge("firebrick_budget_bytes", class = "streams"),
         /// Files in memory.
         files_bytes: u64 = gauge("firebrick_budget_bytes", class = "files"),

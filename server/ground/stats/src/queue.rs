@@ -1,4 +1,4 @@
-//! Whose requests wait: the classes of the queue, and the clients with the most requests in it.
+//! The classes of the queue, and the clients with the most requests in it.
 
 use crate::figures::figures;
 
@@ -6,7 +6,7 @@ figures! {
     /// A class of requests in the queues of all pools.
     #[derive(Default, Eq)]
     pub struct QueueClassSnapshot [class = |it| it.name.clone()] {
-        /// Its name; `default` for the requests that belong to no other.
+        /// Its name; `default` for requests of no other class.
         name: String,
         /// Its weight; 0 is the last lane.
         weight: u32,
@@ -16,8 +16,8 @@ figures! {
         clients: u64 = gauge("firebrick_queue_class_clients"; "Clients with waiting requests of a class"),
         /// Requests since the start that got a worker after a wait.
         served: u64 = counter("firebrick_queue_class_served"; "Requests of a class that got a worker after a wait"),
-        /// The waits of those requests together.
-        waited_ms: u64 = counter("firebrick_queue_class_wait_seconds"; "How long the requests of a class waited that got a worker"),
+        /// The total wait of those requests.
+        waited_ms: u64 = counter("firebrick_queue_class_wait_seconds"; "Total wait of the requests of a class that got a worker"),
         /// Requests since the start that got 503, for any of the reasons in [queue](#queue-requests-that-wait-for-a-worker).
         refused: u64 = counter("firebrick_queue_class_refusals"; "Requests of a class that got no worker (503)"),
     }
@@ -34,9 +34,9 @@ figures! {
         class: String,
         /// Its requests that wait.
         waiting: u32,
-        /// Those of its requests that have waited and that a worker has now.
+        /// Its requests that have waited and are with a worker now.
         served: u32,
-        /// Wait of the first of them.
+        /// The longest wait of them.
         oldest_wait_ms: f64,
     }
 }

@@ -1,4 +1,4 @@
-//! The figures that `/metrics` has beside those of `/stats`: sums, and the load of the last seconds.
+//! The figures of `/metrics` that `/stats` does not have: sums, and the load of the last seconds.
 
 use crate::figures::{Figures, Page, figures};
 use crate::load::{Load, RecentLoad};

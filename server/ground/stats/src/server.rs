@@ -395,7 +395,7 @@ impl ServerSnapshot {
         self.workers.iter().rev().filter(move |worker| seen.insert(worker.index))
     }
 
-    /// Returns the word for the seats of the workers: threads or fibers, or seats if there are both.
+    /// Returns the word for the seats of the workers: threads or fibers, or seats if there are both kinds.
     pub fn seats_word(&self) -> &'static str {
         let fibers = |worker: &WorkerSnapshot| worker.fibers > 0;
         match (self.workers.iter().any(fibers), self.workers.iter().all(fibers)) {

@@ -13,7 +13,7 @@ pub enum ServiceState {
     /// It has ended, and starts again after a delay.
     #[default]
     Waiting,
-    /// It was told to stop.
+    /// It was ordered to stop.
     Stopping,
     /// It has ended and is not started again.
     Ended,

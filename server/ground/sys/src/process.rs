@@ -1,4 +1,4 @@
-//! Processes: what `/proc` tells of them, handles, orphans.
+//! Processes: the information that `/proc` gives about them, handles, orphans.
 //!
 //! Contract:
 //! 1. Without `/proc` all figures of memory and time are 0, except those of [`running`] and [`memory`], which ask ps(1).

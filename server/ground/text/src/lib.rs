@@ -1,7 +1,7 @@
-//! Small grammars that every part of the program reads and writes: percent-encoded text, tokens, and what people write
-//! in settings and flags: counts, sizes, spans of time, rates, switches.
+//! Small grammars that every part of the program reads and writes: percent-encoded text, tokens, and the
+//! values of settings and flags: counts, sizes, spans of time, rates, switches.
 //!
-//! Why: each part had its own copy, and the copies differed in what they did with a stray `%`, with `1m30s` or with `50m`.
+//! Why: each part had its own copy, and the copies treated a stray `%`, `1m30s` or `50m` differently.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
 //! Text for people without the secrets in it.
 //!
-//! Why: a message quotes what was typed, and a secret may have been typed where none belongs: the text of a key in place of its path, a
-//! password in the URL of an origin, a misspelt `auth_tokn`. Messages end up in logs and in tickets.
+//! Why: a message quotes the user's input, and the input may contain a secret in the wrong place: the text of
+//! a key instead of its path, a password in the URL of an origin, a misspelt `auth_tokn`. Messages end up in
+//! logs and in tickets.
 //!
-//! Contract: a password or token in a URL, the value behind a name such as `auth_token`, and blocks of PEM other than certificates are
-//! replaced by [`MASK`]. All else stays as it is. Works on any text.
+//! Contract: a password or token in a URL, the value behind a name such as `auth_token`, and blocks of PEM
+//! other than certificates are replaced by [`MASK`]. All other text is unchanged. Works on any text.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ pub const MASK: &str = "(not shown)";
 const NAMES: [&str; 9] =
     ["password", "passwd", "passphrase", "secret", "token", "tokn", "api_key", "hmac", "key_pem"];
 const BEGIN: &str = "-----BEGIN ";
-/// A run of base64 this long is the text of a key or a hash, not a word or the part of a path.
+/// A run of base64 of this length is the text of a key or a hash, not a word or a part of a path.
 const LONG: usize = 48;
 
 /// Returns the text without its secrets.
@@ -152,7 +153,7 @@ fn value(behind: &str) -> Option<(usize, usize)> {
         }
         _ => 0,
     };
-    // Nothing is secret about an empty text.
+    // An empty text is not secret.
     let is_empty = length == 0 || matches!(&value[..length], "\"\"" | "''");
     (!is_empty).then_some((start, length))
 }

@@ -36,7 +36,7 @@ pub fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     percent_encoding::percent_decode(text).into()
 }
 
-/// Decodes each `%xx`; `None` if a `%` has not two hexadecimal digits behind it.
+/// Decodes each `%xx`; `None` if a `%` is not followed by two hexadecimal digits.
 pub fn decode_strict(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     is_well_formed(text).then(|| decode(text))
 }

@@ -1,4 +1,4 @@
-//! Splits URLs into their parts, as written. What a part may contain is the matter of its reader.
+//! Splits URLs into their parts, as written. Readers decide what a part may contain.
 
 /// The parts of `scheme://authority/path?query#fragment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The number of orders in an hour, so that an attacker cannot use up what the authority allows.
+//! Limits the number of orders per hour, so that an attacker cannot use up the authority's limit.
 
 use crate::schedule::Moment;
 

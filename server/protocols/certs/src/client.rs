@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BODY: usize = 1 << 20;
 /// The longest `Retry-After` that is passed to `instant-acme`, which adds it to the current time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
-/// How long a renewal window is valid if the CA does not say (`Retry-After` in seconds).
+/// How long a renewal window is valid if the CA does not specify it (`Retry-After` in seconds).
 const WINDOW_AGE: HeaderValue = HeaderValue::from_static("21600");
 /// Characters of a page that are quoted in a message.
 const QUOTED: usize = 120;

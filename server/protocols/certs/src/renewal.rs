@@ -28,7 +28,7 @@ use trust::Secret;
 
 /// The longest sleep, so that a change of the clock does not delay a renewal.
 const TURN: Duration = Duration::from_secs(60);
-/// The interval between checks whether another machine has ordered, or needs answers to its challenges.
+/// The interval between checks whether another machine has ordered, or needs its challenges answered.
 const SHARED_TURN: Duration = Duration::from_secs(5);
 /// The interval between checks while another server orders.
 const LEASED_TURN: Duration = Duration::from_secs(1);
@@ -341,7 +341,7 @@ impl CertificateRenewal {
             return self.failed(&trouble).await;
         }
         let text = bundle(&issued.key, &issued.chain).into_bytes();
-        // So that it is not taken for another server's certificate.
+        // Recognize this certificate later as our own.
         self.seen = Some(text.clone());
         self.schedule.issued(lifetime(&certificate), now(), random());
         self.serve(certificate.clone());

@@ -149,7 +149,8 @@ impl Schedule {
         (self.have, self.window, self.ask_at) = (None, None, None);
     }
 
-    /// Records the CA's window; `None` if there is none or it could not be read. `again`: when the CA wants to be asked next.
+    /// Records the CA's window; `None` if there is none or it could not be read. `again`: the time after
+    /// which the CA allows the next request.
     pub fn window(&mut self, window: Option<Window>, again: Option<Duration>, now: Moment, random: f64) {
         let age = again.map_or(WINDOW_AGE, |again| {
             i64::try_from(again.as_secs()).unwrap_or(WINDOW_AGES.1).clamp(WINDOW_AGES.0, WINDOW_AGES.1)

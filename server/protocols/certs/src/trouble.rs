@@ -16,7 +16,7 @@ const ACME: &str = "urn:ietf:params:acme:error:";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub fault: Fault,
-    /// When the CA wants to be asked again.
+    /// The time after which the CA allows the next attempt.
     pub retry_after: Option<Duration>,
     /// The problem's type without its prefix; empty if the CA gave none.
     pub kind: String,

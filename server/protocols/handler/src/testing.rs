@@ -37,7 +37,7 @@ pub fn request_to(host: &[u8], method: &[u8], target: &[u8], fields: &[(&str, &s
 /// Like [`request`], from a client with this address, or on a Unix socket.
 ///
 /// # Panics
-/// The address is none.
+/// `ip` is not an IP address.
 pub fn request_from(ip: Option<&str>, method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let remote = ip.map_or(PeerAddr::Unix, |ip| {
         PeerAddr::Inet((ip.parse::<IpAddr>().expect("the address of a test's client"), 1).into())

@@ -3,8 +3,9 @@
 //! Why: the app gets complete requests, so a slow client never holds the app, and memory stays bounded whatever the size of an upload.
 //!
 //! Contract:
-//! 1. A body takes at most `memory_limit` bytes plus one block of memory. What it takes counts for the memory of all clients (`net::memory`).
-//!    When that becomes scarce, bodies go to files early; then they are not read, so their clients wait, at most as long as for a place.
+//! 1. A body takes at most `memory_limit` bytes plus one block of memory, counted in the memory of all
+//!    clients (`net::memory`). When that memory is scarce, bodies go to files early. When the files have no
+//!    room either, the server stops reading the body, for at most as long as for a place.
 //! 2. The event loop never waits for the file system: the blocking pool opens and writes files.
 //! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
 //! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.

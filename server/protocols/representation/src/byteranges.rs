@@ -153,7 +153,8 @@ impl Content {
     }
 }
 
-/// Returns the response to a GET with this Range field: 206, 416, or what `whole` makes of the fields. `fields`: those of the 200.
+/// Returns the response to a GET with this Range field: 206, 416, or the response of `whole` with `fields`.
+/// `fields`: those of the 200.
 pub fn respond(
     range: &[u8],
     content: &Content,

@@ -34,7 +34,7 @@ pub struct Validators<'a> {
     pub weak: bool,
     /// Last-Modified in whole seconds; never later than the request. `None` if there is no such field.
     pub modified: Option<SystemTime>,
-    /// The time is that of its last change, not one set by a tool, so no other content has the same time.
+    /// The time is that of the last change, not one set by a tool, so no other content has the same time.
     pub genuine: bool,
     /// When the request arrived.
     pub now: SystemTime,

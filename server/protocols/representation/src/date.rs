@@ -2,7 +2,8 @@
 
 use std::time::SystemTime;
 
-/// Parses a date in one of the three formats. Letters may have any case: the names are the same, and some servers write them so.
+/// Parses a date in one of the three formats. Letters may have any case, because some servers write names in
+/// another one.
 pub fn parse(value: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if let Ok(date) = httpdate::parse_http_date(text) {
@@ -18,12 +19,13 @@ pub fn parse(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(&usual).ok().or_else(|| with_right_weekday(&usual))
 }
 
-/// Parses a date whose weekday is another one's: it says nothing that the rest does not.
+/// Parses a date with the wrong weekday, which is redundant.
 fn with_right_weekday(text: &str) -> Option<SystemTime> {
     const SHORT: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let written = SHORT.iter().find(|name| text.starts_with(*name))?;
     let rest = text[written.len()..].trim_start_matches(|letter: char| letter.is_ascii_lowercase());
-    // The long names of RFC 850 are left out: their dates have years of two digits, and are parsed whatever the weekday is.
+    // The long names of RFC 850 are left out: their dates have two-digit years, and are parsed with any
+    // weekday.
     let dates = SHORT.iter().map(|name| httpdate::parse_http_date(&format!("{name}{rest}")));
     dates.filter_map(Result::ok).next()
 }

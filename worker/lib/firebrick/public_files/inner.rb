@@ -24,8 +24,8 @@ module Firebrick
         Kernel.instance_method(:instance_variable_get).bind(object).call(name)
       end
 
-      # Returns whether an object does what its class is known for: the class is a library's, no module is prepended to
-      # it, the app has replaced none of its methods, and the object has none of its own.
+      # Returns whether an object behaves as its class does by default: the class is a library's, no module is
+      # prepended to it, the app has replaced none of its methods, and the object has no methods of its own.
       def unchanged?(app)
         call = Kernel.instance_method(:method).bind(app).call(:call)
         Kernel.instance_method(:singleton_methods).bind(app).call.empty? &&

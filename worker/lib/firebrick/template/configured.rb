@@ -39,7 +39,7 @@ module Firebrick
 
       DEFLATER = "Rack::Deflater"
 
-      # Says that the app does what the front would do.
+      # Reports that the app itself does the front's work.
       def compression
         return [] unless one(Key::COMPRESSION, "0") == "1" && Middleware.new(@app).uses?(DEFLATER)
 

@@ -114,8 +114,8 @@ fn can_park(gvl: &Gvl) -> bool {
     here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber::current(gvl))
 }
 
-/// Waits until there is news of the request ([`Task::tell`]), which need not be the calling fiber's. Returns false when the calling fiber cannot be
-/// parked and the caller has to wait by itself. May raise.
+/// Waits for an event of the request ([`Task::tell`]), which need not be the calling fiber's request. Returns
+/// false when the calling fiber cannot be parked and the caller has to wait by itself. May raise.
 pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) -> bool {
     let Some(number) = HERE.get().filter(|_| can_park(gvl)) else { return false };
     park(gvl, None, true, &mut |_, key| task.watch(Watcher::Fiber { number, key, wake }));
@@ -281,7 +281,7 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
     pause(gvl)
 }
 
-/// Decodes the numbers with which `Firebrick::Fibers::Interrupts` says where exceptions may be raised.
+/// Decodes the numbers by which `Firebrick::Fibers::Interrupts` describes where exceptions may be raised.
 fn hold(value: Value) -> Hold {
     match value.fixnum() {
         Some(1) => Hold::OnBlocking,

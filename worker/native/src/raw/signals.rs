@@ -62,7 +62,7 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until some of the signals have come. Bit n is signal n. May raise.
+/// Waits until some of the signals have arrived. Bit n is signal n. May raise.
 ///
 /// # Panics
 /// When [`take`] has not been called.

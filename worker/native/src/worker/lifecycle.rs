@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(crate) struct Attached {
     /// Distinguishes it from earlier workers at the same place.
     pub(super) serial: u64,
-    /// A pipe that is written to when there is work for [`Worker::release`] or [`Worker::take_killed`].
+    /// A pipe that gets a byte when [`Worker::release`] or [`Worker::take_killed`] has work.
     pub(super) bell: RawFd,
     /// The number of its running threads.
     pub(super) threads: usize,
@@ -75,7 +75,7 @@ impl Worker {
         worker.place.vacate(gvl);
     }
 
-    /// Finishes the worker because its front is gone: no requests will come, and no response can be sent.
+    /// Finishes the worker because its front has gone: no requests will arrive, and no response can be sent.
     pub(crate) fn lose(&mut self, gvl: &Gvl) {
         self.phase = Phase::Lost;
         self.inbox.drain(..).for_each(|job| job.discard());

@@ -18,7 +18,7 @@ class Htpasswd
     return [404, { 'content-type' => 'text/plain' }, ['not found']] if Rt.call(Rt::PLAIN_PATH, env['PATH_INFO']).include?('/.ht')
     authorization = env['HTTP_AUTHORIZATION']
     user = authorization && Rt.wait!(Rt::WAIT_PASSWORD, @path, authorization, env['REMOTE_ADDR'].to_s, env['REMOTE_PORT'].to_s)
-    # Others wait with more right: one client cannot keep the processors busy with wrong passwords.
+    # Refuse, so that one client cannot keep the processors busy with wrong passwords.
     return [503, { 'content-type' => 'text/plain', 'retry-after' => '1' }, ['Too many passwords to be checked']] if user == false
     return [399, { 'x-fallthru-set-remote-user' => user }, []] if user
     [401, { 'content-type' => 'text/plain', 'www-authenticate' => @challenge }, ['Authorization Required']]

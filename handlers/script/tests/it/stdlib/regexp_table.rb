@@ -1,5 +1,5 @@
-# Writes regexp_table.tsv: Ruby that uses a pattern, and what CRuby gives for it as JSON. Run it with the Ruby whose
-# behaviour is to be had: ruby regexp_table.rb > regexp_table.tsv
+# Writes regexp_table.tsv: Ruby code that uses a pattern, and CRuby's result for it as JSON. Run it with the
+# reference Ruby: ruby regexp_table.rb > regexp_table.tsv
 require "json"
 
 I = Regexp::IGNORECASE

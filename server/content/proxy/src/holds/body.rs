@@ -56,7 +56,7 @@ impl Hold {
 
     /// Records whether the client (`true`) or the origin is next.
     pub(crate) fn set_unread(&self, unread: bool) {
-        // The first part is taken before the client has asked for it.
+        // The first part is taken before the client asks for it.
         if unread
             && self.held.begun.replace(true)
             && let Some(holder) = &self.held.holder

@@ -75,7 +75,7 @@ struct Holder {
     unread: Cell<usize>,
     /// When the client last read from any of its bodies.
     read: Cell<Instant>,
-    /// Other clients needed its connections: until it reads again, it gets only a few.
+    /// Other clients needed this client's connections. Until it reads again, it gets only a few.
     reduced: Cell<bool>,
     waiting: RefCell<VecDeque<oneshot::Sender<RequestPermit>>>,
 }

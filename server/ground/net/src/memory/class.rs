@@ -1,9 +1,9 @@
 //! The classes of memory that are counted.
 
-/// What memory is used for.
+/// The uses of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Connections: their state, and what waits to be written to their sockets.
+    /// Connections: their state, and unsent bytes for their sockets.
     Connections,
     /// Bodies of requests.
     Requests,

@@ -19,7 +19,7 @@ impl Share {
         Share([const { Cell::new(0) }; Class::COUNT])
     }
 
-    /// Gathers a change. Returns whether the ledger should get what is gathered.
+    /// Adds a change to the thread's share. Returns whether the share must be settled with the ledger.
     #[inline]
     pub(super) fn gather(&self, class: Class, by: i64) -> bool {
         let cell = &self.0[class as usize];
@@ -88,12 +88,12 @@ impl Ledger {
         self.judge(total)
     }
 
-    /// Adds what a thread has gathered of a class.
+    /// Adds a thread's share of one class to the ledger.
     pub(super) fn settle_class(&self, share: &Share, class: Class) -> Option<Change> {
         self.add(class, share.0[class as usize].take())
     }
 
-    /// Adds what a thread has gathered.
+    /// Adds a thread's share to the ledger.
     pub(super) fn settle(&self, share: &Share) -> Option<Change> {
         let before = self.level();
         for class in Class::ALL {
@@ -105,7 +105,8 @@ impl Ledger {
         (to != before).then_some(Change { from: before, to })
     }
 
-    /// Takes note of the resident memory of the process: what nothing else counts is [`Class::Other`]. Files in memory are not resident.
+    /// Records the resident memory of the process: the part that no other class counts is [`Class::Other`].
+    /// Files in memory are not resident.
     pub(super) fn measured(&self, resident: u64) -> Option<Change> {
         let of = |class: Class| self.used[class as usize].load(Ordering::Relaxed);
         let counted = self.total.load(Ordering::Relaxed) - of(Class::Other) - of(Class::Files);
@@ -121,7 +122,7 @@ impl Ledger {
         if from == to {
             return None;
         }
-        // Only one of several threads changes the level and tells it.
+        // Only one of several threads changes the level and reports it.
         self.level.compare_exchange(known, to as u8, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         Level::ALL.iter().filter(|level| **level > from && **level <= to).for_each(|level| {
             self.reached[*level as usize].fetch_add(1, Ordering::Relaxed);
@@ -245,8 +246,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever several threads hold and give back in whatever order: no sum is wrong by more than a step for each thread, and all
-        /// sums return to zero.
+        /// Whatever the order in which several threads hold and release memory: no sum is wrong by more than
+        /// a step for each thread, and all sums return to zero.
         #[test]
         fn the_sums_return_to_zero(
             steps in proptest::collection::vec((0usize..3, 0usize..Class::COUNT, 1i64..200_000, any::<bool>()), 1..300),
@@ -263,7 +264,7 @@ mod tests {
             };
             for (thread, class, bytes, gives) in steps {
                 match held.len() {
-                    // Another thread may give it back.
+                    // Another thread may release it.
                     len if gives && len > 0 => {
                         let (class, bytes) = held.swap_remove(bytes as usize % len);
                         count(thread, class, -bytes);

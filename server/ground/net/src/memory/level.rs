@@ -8,7 +8,8 @@ pub enum Level {
     /// Less than 75 %: each buffer has its own limit only.
     #[default]
     Normal,
-    /// From 75 %: bodies go to files, windows are not opened further, no encoder begins, the cache takes nothing.
+    /// From 75 %: bodies go to files, windows are not opened further, no encoder begins, the cache adds
+    /// nothing.
     Files,
     /// From 90 %: senders wait. Responses whose clients hardly read are dropped, the cache shrinks.
     Waiting,
@@ -25,7 +26,7 @@ impl Level {
     /// All levels, in order.
     pub const ALL: [Level; 4] = [Level::Normal, Level::Files, Level::Waiting, Level::Full];
 
-    /// Returns the level that follows this one when `used` of `limit` bytes are used.
+    /// Returns the next level when `used` of `limit` bytes are used.
     pub(super) fn next(self, used: u64, limit: u64) -> Level {
         let percent = u128::from(used) * 100;
         let is_at = |hundredths: u64| percent >= u128::from(limit) * u128::from(hundredths);

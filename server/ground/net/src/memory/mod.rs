@@ -1,15 +1,18 @@
-//! Tells how much memory the front holds for clients, and what it must do without when that comes near the limit.
+//! Counts the memory that the front holds for clients, and derives the measures to take when it comes near
+//! the limit.
 //!
-//! Why: each buffer has a limit of its own, but a server has thousands of them. Without a common limit, many slow clients together take
-//! more than the machine has, and the kernel kills the process.
+//! Why: each buffer has its own limit, but a server has thousands of buffers. Without a common limit, many
+//! slow clients together take more memory than the machine has, and the kernel kills the process.
 //!
 //! Contract:
 //! 1. Buffers whose number or size depends on clients are counted in bytes, by [`Class`]: with a [`Reserved`], or with [`change`].
-//! 2. A count is cheap: each thread gathers its changes in steps of 64 KiB, so most of them cost no atomic operation. The figures are
-//!    exact to one step for each thread and class; [`settle`] makes those of a thread exact.
-//! 3. What nothing counts (the allocator's own needs, the heads of requests) is measured: it is the resident memory above the counted
-//!    bytes, [`Class::Other`]. At most a quarter of the limit counts, so that a wrong measurement does not stop a server.
-//! 4. The [`Level`] follows from the sum and the limit. Each user of memory asks for it: see the levels.
+//! 2. A count is cheap: each thread gathers its changes in steps of 64 KiB, so most changes cost no atomic
+//!    operation. The figures are exact to one step for each thread and class; [`settle`] makes those of a
+//!    thread exact.
+//! 3. Memory that is not counted (the allocator's own needs, the heads of requests) is measured:
+//!    [`Class::Other`] is the resident memory above the counted bytes. At most a quarter of the limit counts,
+//!    so that a wrong measurement does not stop a server.
+//! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
 //! 5. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
 
 mod class;
@@ -65,7 +68,7 @@ pub fn limit() -> Option<u64> {
     Some(LEDGER.limit()).filter(|limit| *limit < u64::MAX)
 }
 
-/// Sets the function that is told when the level changes. Only the first call has an effect.
+/// Sets the function that is called when the level changes. Only the first call has an effect.
 pub fn observe(observer: impl Fn(Change) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
@@ -123,7 +126,7 @@ pub fn level() -> Level {
     }
 }
 
-/// Returns the level after a shortage: memory may have become free meanwhile.
+/// Returns the level after a shortage: memory may have become free in the meantime.
 #[cold]
 fn look_again(known: Level) -> Level {
     if !is_due() {
@@ -141,12 +144,13 @@ pub fn usage() -> Usage {
     LEDGER.usage()
 }
 
-/// Returns the figures as they are known.
+/// Returns the known figures.
 pub fn figures() -> Usage {
     LEDGER.usage()
 }
 
-/// Counts a refused request. Returns the reason, which is the same for all of them, so that a log can count them together.
+/// Counts a refused request. Returns the reason, which is the same for all of them, so that a log can count
+/// them together.
 #[cold]
 pub fn refuse() -> String {
     REFUSED.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //!    after it do not change the result.
 //! 2. [`receive`] takes no byte after the header from the socket, so that TLS or HTTP begins at the right place.
 //! 3. The header is read once per connection. The caller decides whether to trust the sender and how long to
-//!    wait. There is no guessing: a connection that does not begin with a header is an error.
+//!    wait. Nothing is guessed: a connection that does not begin with a header is an error.
 
 mod crc32c;
 mod header;

@@ -21,7 +21,7 @@ section! { Category::Compression;
         reloadable: true,
         known_as: &["gzip", "compress", "encode"],
     }
-    /// Length from which a body is compressed
+    /// Minimum length of a body to compress
     min_length: u64 = Size { min: 0, max: 1 << 30 }, {
         key: "compression.min_length",
         flags: &[long("compress-min-length", "SIZE")],
@@ -60,8 +60,8 @@ section! { Category::Compression;
         key: "compression.padding",
         flags: &[long("compress-padding", "BYTES")],
         default: "64",
-        more: "The length of a compressed page tells whether a guess repeats a secret on it (BREACH). 1 to this number of bytes, which clients \
-               skip, make that harder to see. 0 adds none.",
+        more: "The length of a compressed page reveals whether an attacker's guess repeats a secret on the page (BREACH). A random padding of \
+               1 to this many bytes, which clients skip, makes such attacks much slower. 0 adds no padding.",
         reloadable: true,
     }
     /// Share of a front thread's time for compression

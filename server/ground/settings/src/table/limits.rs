@@ -118,10 +118,9 @@ section! { Category::Limits;
         key: "limits.memory",
         flags: &[long("memory", "SIZE|auto")],
         default: "auto",
-        more: "auto is a quarter of the machine's memory, or of the cgroup's limit, and at least 64 MiB. Connections, bodies of requests and \
-               responses, streams, the caches, the heaps of handlers on mruby and encoders count. From 75 % on, bodies go to files, and \
-               windows are not opened further; from 90 % on, senders wait; from 100 % on, new requests get 503. The memory of workers \
-               does not count (worker_memory).",
+        more: "auto is a quarter of the machine's memory, or of the cgroup's limit, and at least 64 MiB. The limit covers connections, request and response bodies, streams, caches, encoders, and the heaps of mruby handlers. At 75 %, \
+               bodies go to files and HTTP/2 and HTTP/3 windows stop growing. At 90 %, senders wait. At 100 %, new requests get 503. The \
+               workers' memory is not included (worker_memory).",
         reloadable: true,
     }
     /// Maximum size of a request body in memory; larger ones go to a file

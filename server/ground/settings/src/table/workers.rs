@@ -49,10 +49,9 @@ entries! { Category::Workers;
         flags: &[long("fiber-paths", "PATHS")],
         env: &["FIREBRICK_FIBER_PATHS"],
         default_shown: Some("all, if `fibers` is set"),
-        more: "A short form of a pool named fibers (docs/pools.md). It has as many fibers in all as `workers` x `fibers`, in one worker for \
-               four of `workers`, at least two where there are two: docs/fibers.md. Each path includes all paths below it: /events matches \
-               /events and /events/1, but not /eventsource. The server compares the paths with PATH_INFO as the app gets \
-               it, not decoded: /%65vents is another path. Separate paths with commas or repeat the flag. A reload can change the list, but \
+        more: "A short form of a pool named fibers (docs/pools.md). The pool has `workers` x `fibers` fibers in total, in one worker per \
+               four `workers`, but at least two workers if `workers` is at least two: docs/fibers.md. Each path includes all paths below it: /events matches \
+               /events and /events/1, but not /eventsource. The server compares the paths with the app's PATH_INFO, which is not decoded: /%65vents is another path. Separate paths with commas or repeat the flag. A reload can change the list, but \
                adding the first path or removing the last one needs a restart.",
         reloadable: true,
         known_as: &["fibers.paths", "fiber_path"],

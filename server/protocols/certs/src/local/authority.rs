@@ -1,7 +1,7 @@
 //! The authority for development certificates: created once, kept on disk, used to sign leaves.
 //!
 //! Contract:
-//! 1. `authority.key` holds key and certificate together, so that there is never only one of them on disk.
+//! 1. `authority.key` holds both key and certificate, so that they are never separated on disk.
 //!    `authority.crt` is a public copy of the certificate; it is written again if it is missing or differs.
 //! 2. An authority that expires within a month is replaced by a new one, which has to be trusted again.
 //! 3. A file that cannot be used is an error and never overwritten: browsers may trust its certificate.

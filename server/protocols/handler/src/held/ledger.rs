@@ -16,8 +16,8 @@ pub(super) const MEMORY: u64 = 256 << 20;
 pub(super) const LEAST_MEMORY: u64 = 64 << 20;
 /// The smallest number of response files, and of uploads, for a thread.
 pub(super) const LEAST_FILES: u64 = 8;
-/// A connection may always have this many files and this much memory, so that its quick requests need not
-/// wait for a slow one when the thread has no room.
+/// A connection may always have this many files and this much memory, so that one slow response cannot block
+/// the connection's other requests while the thread has no room.
 const LEAST_OF_CONNECTION: u32 = 4;
 const LEAST_MEMORY_OF_CONNECTION: u64 = 1 << 20;
 /// Totals of the process: descriptors, memory, disk.

@@ -35,7 +35,8 @@ impl OpeningHandshake {
         fields.retain(|name, _| !name.eq_ignore_ascii_case(KEY));
         fields.push(b"connection", b"Upgrade");
         fields.push(b"upgrade", b"websocket");
-        // The key proves to a client that the server has read its request; here the server asks itself. It need not be secret.
+        // The key proves to a client that the server has read its request. Here the server itself is the
+        // client, so the key need not be secret.
         let key: [u8; 16] = std::array::from_fn(|_| fastrand::u8(..));
         fields.push(KEY, base64(&key).as_bytes());
     }

@@ -25,7 +25,7 @@ pub(super) struct Hub {
     pub(super) active: Cell<usize>,
     /// Streams whose last bytes the client has not acknowledged, requests in progress included.
     pub(super) open: Cell<usize>,
-    /// Those of the open streams that have become tunnels; and the count of the connection as one, while nothing else is open.
+    /// The open streams that are tunnels. While only tunnels are open, `tunnel` counts the connection as one.
     pub(super) tunnels: Cell<usize>,
     pub(super) tunnel: RefCell<Option<context::Counted>>,
     /// `active` or `open` has become 0.

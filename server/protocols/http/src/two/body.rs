@@ -38,7 +38,7 @@ pub(super) enum Source {
 /// How a body in memory is counted.
 #[derive(Default)]
 pub(super) enum CountedAs {
-    /// Others use it too, or it is sent at once.
+    /// The bytes are shared with other responses, or are sent at once.
     #[default]
     Uncounted,
     /// A large body, which the response holds for its client.

@@ -57,8 +57,7 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     /// Open streams, by their places in the engine.
     pub(super) slots: Vec<Option<Slot>>,
     pub(super) open: usize,
-    /// Those of them that have become tunnels; and whether the connection counts as one, because nothing else is open.
-    pub(super) tunnels: usize,
+    /// The open streams that are tunnels.
     tunnel: Option<Counted>,
     pub(super) places: Places,
     /// Requests that have just arrived.
@@ -380,7 +379,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             return;
         }
         let many = self.done.len() > KEPT_A_WHILE;
-        // These exchanges end together, because their responses were written in one call.
+        // One time for all: their responses were written in one call.
         let now = self.hub.shared.timers.now();
         while self.done.front().is_some_and(|(end, _)| *end <= self.written || self.gone)
             && let Some((end, mut outcome)) = self.done.pop_front()

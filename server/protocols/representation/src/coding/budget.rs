@@ -1,10 +1,11 @@
-//! Bounds the share of a thread's time that goes into encoding.
+//! Limits the share of a thread's time that is spent on encoding.
 //!
-//! Why: encoding a page takes more time than everything else that the server does for it. When there is more to do than the thread has time for, clients
-//! are served sooner with larger responses.
+//! Why: encoding a page takes more time than everything else that the server does for it. When a thread is
+//! overloaded, clients get larger responses sooner instead.
 //!
-//! Contract: pure; times are passed in. The account fills with `share` of the time that passes, up to [`BURST`] of it, and encoding takes its processor
-//! time from it. While the account is more than half full: the full level. While anything is in it: the least level. Empty: no encoding.
+//! Contract: pure; times are passed in. The account gains `share` of the elapsed time, up to [`BURST`], and
+//! encoding is charged its processor time. More than half full: the full level. Not empty: the least level.
+//! Empty: no encoding.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ pub enum Effort {
 pub struct Budget {
     /// The share of time in thousandths; 1000 or more never runs out.
     share: Cell<u32>,
-    /// In nanoseconds of processor time; negative after more was taken than was there.
+    /// In nanoseconds of processor time; negative if encoding took more than the balance.
     left: Cell<i64>,
     filled: Cell<Instant>,
 }

@@ -16,7 +16,7 @@ pub struct Levels {
 impl Levels {
     /// For a response that is encoded each time it is sent.
     pub const LIVE: Levels = Levels { br: 4, zstd: 3, gzip: 3 };
-    /// For what is encoded once and sent often: files, kept responses.
+    /// For content that is encoded once and sent often: files, kept responses.
     pub const KEPT: Levels = Levels { br: 5, zstd: 3, gzip: 6 };
     /// The least work that still makes text smaller.
     pub const LEAST: Levels = Levels { br: 1, zstd: 1, gzip: 1 };

@@ -408,7 +408,8 @@ pub(crate) fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Wakes the reader of a non-blocking pipe. A full pipe needs no byte, and one without a reader has no use for it.
+/// Wakes the reader of a non-blocking pipe. A full pipe needs no further byte, and without a reader the byte
+/// is useless.
 pub(crate) fn ring(pipe: RawFd) {
     // SAFETY: one readable byte.
     unsafe { libc::write(pipe, b".".as_ptr().cast(), 1) };

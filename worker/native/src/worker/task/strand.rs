@@ -1,5 +1,5 @@
-//! Strands: a strand is code that a loop of fibers runs as if it had a thread of its own. It is a request or a fiber of `Fiber.schedule`, with
-//! all fibers that it resumes.
+//! Strands: code that a loop of fibers runs as if it had its own thread. A strand is a request or a fiber of
+//! `Fiber.schedule`, with all fibers that it resumes.
 //!
 //! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in
 //! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused ([`crate::fibers`]).
