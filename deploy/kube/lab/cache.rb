@@ -20,7 +20,7 @@ module Kubernetes
   # GO          the command of Go (go)
   class Cache
     # Uses the installed Go, which must be as new as go.mod says, and downloads no other.
-    ENVIRONMENT = { "GOTOOLCHAIN" => "local" }.freeze
+    ENVIRONMENT = { "GOTOOLCHAIN" => "local", "GOFLAGS" => "-buildvcs=false" }.freeze
 
     attr_reader :folder
 
@@ -53,6 +53,7 @@ module Kubernetes
       path = File.join(@folder, "#{name}-#{digest(dir, flags)}")
       return path if File.executable?(path)
 
+      FileUtils.mkdir_p(@folder)
       partial = "#{path}.#{Process.pid}"
       began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       warn "compiling #{name}"
@@ -77,17 +78,12 @@ module Kubernetes
     private
 
     def digest(dir, flags)
-      files = Dir[File.join(dir, "{go.mod,*.go}")].sort
+      files = Dir[File.join(dir, "{go.mod,go.sum,*.go}")].sort
       Digest::SHA256.hexdigest([*files.map { |file| File.read(file) }, *flags].join("\0"))[0, 12]
     end
 
-    # Runs Go with a copy of the folder's go.mod, which Go completes by everything that the named modules need, with its checksums beside it.
     def go(*words, dir: MODULES)
-      completed = File.join(@folder, "#{File.basename(dir)}-#{digest(dir, [])}.mod")
-      FileUtils.mkdir_p(@folder)
-      FileUtils.cp(File.join(dir, "go.mod"), completed) unless File.exist?(completed)
-      environment = { **ENVIRONMENT, "GOFLAGS" => "-buildvcs=false -mod=mod '-modfile=#{completed}'" }
-      out, err, status = Open3.capture3(environment, self.class.go, *words, chdir: dir)
+      out, err, status = Open3.capture3(ENVIRONMENT, self.class.go, *words, chdir: dir)
       raise Failure, "go #{words.join(' ')} failed in #{dir}:\n#{err.lines.last(20).join}#{out[0, 2000]}" unless status.success?
 
       out
