@@ -10,10 +10,14 @@ require "firebrick/peer_certificates"
 require "firebrick/protocols"
 require "firebrick/report"
 require "firebrick/spooled_input"
+require "firebrick/stream"
 
 module Firebrick
   # The rare parts of serving a request, in Ruby. The worker calls them while it serves the request, and treats
   # their exceptions as exceptions of the app.
+  #
+  # Contract: a request loads no file of this library, apart from what needs the gem rack in an app without it. Workers are forked with all of
+  # them. Otherwise the first such request of each worker would parse them, and no other thread of the worker runs meanwhile.
   module Exchange
     extend HeaderFields
 
@@ -88,7 +92,6 @@ module Firebrick
         descriptor, env = Native.hijack(handle)
         raise IOError, "rack.hijack is being called by another thread" unless descriptor
 
-        require "firebrick/client_socket"
         HijackedSocket.for_fd(descriptor).tap do |socket|
           socket.env = env
           env["rack.hijack_io"] = socket
@@ -145,7 +148,6 @@ module Firebrick
       end
 
       def open_stream(descriptor, env, upgraded)
-        require "firebrick/stream"
         socket = (upgraded ? UpgradedSocket : StreamSocket).for_fd(descriptor)
         socket.env = env
         input = env["rack.input"]

@@ -189,6 +189,34 @@ class LifeTest < Case
     serve(app("[200, {}, [#{sockets}]]"), links: 2) { |_, front| assert_equal "2", front.fork_worker.get[2] }
   end
 
+  # A file that a request loads is parsed in each worker, under way to a client that has its head already, and stops the worker's other threads.
+  def test_requests_load_no_file_of_the_library
+    rackup = <<~'RUBY'
+      run lambda { |env|
+        $before ||= $LOADED_FEATURES.dup
+        case env["PATH_INFO"]
+        when "/stream" then [200, {}, ->(stream) { stream.close }]
+        when "/partial" then [200, { "rack.hijack" => ->(io) { io.close } }, []]
+        when "/hijack" then env["rack.hijack"].call.close
+        when "/upgrade" then [101, { "upgrade" => "x" }, ->(stream) { stream.close }]
+        when "/file" then [200, { "x-sendfile" => __FILE__ }, []]
+        when "/accel" then [200, { "x-accel-redirect" => "/x" }, []]
+        when "/body" then [200, {}, [env["rack.input"].read, env["rack.input"].size.to_s]]
+        when "/error" then raise "on purpose"
+        when "/hints" then env["rack.early_hints"]&.call("link" => "x"); [200, { "set-cookie" => "a=b" }, ["x"]]
+        when "/new" then [200, {}, [($LOADED_FEATURES - $before).grep(/firebrick/).join("\n")]]
+        end
+      }
+    RUBY
+    serve(rackup) do |worker|
+      %w[/new /stream /partial /hijack /upgrade /file /accel /body /error /hints].each do |path|
+        id = worker.start(target: path, **(path == "/body" ? { method: "POST", body: "x" } : {}))
+        worker.take_for(id, path == "/hijack" ? :hijack : :response)
+      end
+      assert_equal "", worker.get("/new")[2]
+    end
+  end
+
   def test_bundler_has_its_say_first
     gemfile = "gem 'rack'\n"
     serve("#{HELLO}\n$stderr.puts defined?(Bundler).inspect, $LOADED_FEATURES.grep(/json|stringio/).length", files: { "Gemfile" => gemfile }) do |worker, front|

@@ -122,6 +122,8 @@ module Firebrick
 
       def hand_over
         require "firebrick/environment"
+        # They need the gem rack. Loaded here, because workers share what the template has loaded.
+        require "firebrick/accel_redirect"
         Exchange.name = "template"
         Exchange.detailed_errors = one(Key::ENVIRONMENT) == "development"
         @base = Environment.base(multithread: numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS).max > 1,
