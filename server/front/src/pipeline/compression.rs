@@ -48,7 +48,7 @@ impl Compressor {
         }
         let codings = accepted(&request);
         if codings[0] == Coding::Identity {
-            return coding::vary(&mut response.fields);
+            return coding::vary_at_last(&mut response.fields);
         }
         let levels =
             Levels { br: settings.brotli_level, zstd: settings.zstd_level, gzip: settings.gzip_level };

@@ -33,7 +33,8 @@ pub fn token_len(bytes: &[u8]) -> usize {
 /// Returns whether all of it is one token.
 #[inline]
 pub fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && token_len(bytes) == bytes.len()
+    // Without a branch per byte.
+    !bytes.is_empty() && bytes.iter().fold(true, |token, &byte| token & is_token_byte(byte))
 }
 
 #[cfg(test)]

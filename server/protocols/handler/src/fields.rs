@@ -105,6 +105,16 @@ impl Fields {
         Fields { frozen: plain.freeze().frozen, ..fresh }
     }
 
+    /// Puts the frozen fields of `other` before these, without a copy. Returns false if there are frozen fields already.
+    #[inline]
+    pub fn follow(&mut self, other: &Fields) -> bool {
+        let may = self.frozen.is_none();
+        if may {
+            self.frozen.clone_from(&other.frozen);
+        }
+        may
+    }
+
     /// Returns the frozen fields. Their names are tokens, their values have no control bytes, and none
     /// concerns framing or the connection.
     #[inline]
@@ -248,6 +258,10 @@ mod tests {
         fields.push(b"X-Two", b"2");
         assert!(frozen.iter().eq(fields.iter()) && frozen.len() == 3 && frozen.fresh().count() == 1);
         assert_eq!((frozen.get("etag"), frozen.get("x-two")), (Some(&b"\"1\""[..]), Some(&b"2"[..])));
+        let mut later = Fields::default();
+        later.push(b"X-Two", b"2");
+        assert!(later.follow(&frozen) && later.iter().eq(fields.iter()));
+        assert!(!later.follow(&frozen), "it has frozen fields already");
         frozen.retain(|name, _| name != b"ETag");
         assert!(frozen.frozen().is_none() && frozen.len() == 2 && frozen.get("x-one").is_some());
     }

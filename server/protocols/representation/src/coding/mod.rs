@@ -13,7 +13,9 @@ pub use budget::{Budget, Effort};
 pub use levels::Levels;
 pub use negotiate::{Preferences, live};
 pub use padding::Padding;
-pub use stream::{EncodedStream, Encoding, MIN_LENGTH, describe, encode_response, may_encode, vary, weaken};
+pub use stream::{
+    EncodedStream, Encoding, MIN_LENGTH, describe, encode_response, may_encode, vary, vary_at_last, weaken,
+};
 pub use whole::{compress, compress_padded};
 
 /// A content coding, in order of the server's preference.

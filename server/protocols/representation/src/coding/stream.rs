@@ -20,6 +20,7 @@ use handler::{Body, BodyStream, Chunk, Failure, Fields, FileRegion, Peer, Respon
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -241,8 +242,8 @@ fn are_of_encodable(fields: &Fields) -> bool {
     for (name, value) in fields.iter() {
         // Most names differ in length from those that count.
         match name.len() {
-            12 if name.eq_ignore_ascii_case(b"content-type") => media_type = media_type.or(Some(value)),
-            13 if name.eq_ignore_ascii_case(b"cache-control") => {
+            12 if is(name, b"content-type") => media_type = media_type.or(Some(value)),
+            13 if is(name, b"cache-control") => {
                 let mut members = value.split(|&byte| byte == b',');
                 if members.any(|member| member.trim_ascii().eq_ignore_ascii_case(b"no-transform")) {
                     return false;
@@ -259,11 +260,17 @@ fn are_of_encodable(fields: &Fields) -> bool {
     media_type.is_some_and(is_compressible_value)
 }
 
+/// Compares a name in lower case first, as Rack writes it: that is one comparison of words.
+#[inline]
+fn is<const LEN: usize>(name: &[u8], known: &[u8; LEN]) -> bool {
+    name == known || name.eq_ignore_ascii_case(known)
+}
+
 /// As [`is_compressible`], with less work for the most frequent types.
 fn is_compressible_value(value: &[u8]) -> bool {
     const SHORT: usize = 64;
-    let is_text = value.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"));
-    is_text && value.len() <= SHORT && value.is_ascii() || str::from_utf8(value).is_ok_and(is_compressible)
+    let is_text = value.first_chunk().is_some_and(|start: &[u8; 5]| is(start, b"text/"));
+    is_text && value.len() <= SHORT || str::from_utf8(value).is_ok_and(is_compressible)
 }
 
 /// A response with one of these fields is not encoded: it already is, or is partial, or has a digest of its bytes.
@@ -289,14 +296,13 @@ fn length(response: &Response, head: bool) -> Option<u64> {
 ///
 /// A stream takes the first of the codings that has an [`EncoderPermit`] left on the connection.
 pub fn encode_response(response: &mut Response, encoding: &Encoding<'_>, connection: &Rc<Peer>) {
-    let fields = &mut response.fields;
-    vary(fields);
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let (body, coding) = encode_body(body, encoding, connection);
     response.body = body;
     if let Some(token) = coding.token() {
         describe(&mut response.fields, token);
     }
+    vary_at_last(&mut response.fields);
 }
 
 /// Adds `Vary: Accept-Encoding`, if it is not covered yet.
@@ -305,6 +311,20 @@ pub fn vary(fields: &mut Fields) {
     // Most responses have no such field.
     if fields.get("vary").is_none() || !covered() {
         fields.push(b"Vary", b"Accept-Encoding");
+    }
+}
+
+/// Like [`vary`], for a response that is about to be sent. Nearly every page of an app gets the field, so the protocols do not copy, check and
+/// encode it each time: it is a frozen one, before the others.
+pub fn vary_at_last(fields: &mut Fields) {
+    static VARY: LazyLock<Fields> = LazyLock::new(|| {
+        let mut fields = Fields::default();
+        vary(&mut fields);
+        fields.freeze()
+    });
+    // Behind a Vary of the app.
+    if fields.get("vary").is_some() || !fields.follow(&VARY) {
+        vary(fields);
     }
 }
 
