@@ -67,6 +67,12 @@ impl Removals {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the lock if it is free.
+    #[cfg(test)]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Recent>> {
+        self.recent.try_lock().ok()
+    }
+
     /// Notes that a key is removed from now on.
     pub(crate) fn remove(&self, key: &[u8], recent: &mut Recent) {
         let moment = self.next(recent);

@@ -387,20 +387,12 @@ impl Store {
     }
 
     /// Removes what is purged. Returns the number of removed resources.
+    ///
+    /// The purge is noted first, so that no response that is on its way comes back. Then one resource after the other is looked at, without a lock
+    /// for all of them: other threads read and add meanwhile, however many resources there are.
     pub fn purge(&self, purge: &Purge) -> usize {
-        let mut recent = self.removals.lock();
-        self.removals.purge(purge, &mut recent);
-        let removing = AtomicUsize::new(0);
-        self.resources.retain(|key, resource| {
-            let matches =
-                purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()));
-            if matches {
-                removing.fetch_add(1, Ordering::Relaxed);
-            }
-            !matches
-        });
-        drop(recent);
-        let mut removed = removing.into_inner();
+        self.removals.purge(purge, &mut self.removals.lock());
+        let mut removed = self.sweep(purge).filter(|removed| *removed).count();
         if let Some(disk) = &self.disk {
             // Those that were in memory too have been counted.
             let known = removed;
@@ -409,6 +401,22 @@ impl Store {
         self.count();
         self.counts.purged(removed as u64);
         removed
+    }
+
+    /// Looks at one resource at each step, and removes it if it is purged. Tells whether it was.
+    fn sweep<'a>(&'a self, purge: &'a Purge) -> impl Iterator<Item = bool> + 'a {
+        let matches = |key: &[u8], resource: &Resource| {
+            purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()))
+        };
+        self.resources.iter().map(move |(key, resource)| {
+            if !matches(&key, &resource) {
+                return false;
+            }
+            // Another thread may have put variants beside the purged ones, or in their place.
+            let _changes = self.removals.lock();
+            let is_purged = self.resources.peek(&key).is_some_and(|resource| matches(&key, &resource));
+            is_purged && self.resources.remove(&key).is_some()
+        })
     }
 
     /// Waits until the files of what was removed are gone from the folder, and until earlier responses are written.
@@ -639,6 +647,26 @@ mod tests {
         assert_eq!(store.bytes(), before + 500);
         store.remove(b"http://a/");
         assert_eq!(store.bytes(), 0);
+    }
+
+    #[test]
+    fn a_purge_holds_no_lock_between_two_resources() {
+        let store = Store::new(8 << 20, Policy::default());
+        let key = |number: usize| format!("http://a/{number}").into_bytes();
+        let before = store.moment();
+        (0..100).for_each(|number| _ = store.put(&key(number), stored(10, &[], ""), before));
+        let purge = Purge::Tag("all".to_owned());
+        store.removals.purge(&purge, &mut store.removals.lock());
+        let mut sweep = store.sweep(&purge);
+        assert_eq!(sweep.next(), Some(true));
+        assert!(store.removals.try_lock().is_some());
+        assert!(!store.put(&key(200), stored(10, &[], ""), before), "it was asked for before the purge");
+        for number in 0..100 {
+            store.weigh_again(&key(number));
+            assert!(store.put(&key(1000 + number), stored(10, &[], ""), store.moment()));
+        }
+        assert!(sweep.filter(|removed| *removed).count() >= 99);
+        assert!((0..100).all(|number| store.get(&key(number)).is_none()));
     }
 
     /// Other threads put responses, weigh them, and read them from the disk, while this one removes them.
