@@ -169,21 +169,6 @@ class FiberPathsTest < Case
     end
   end
 
-  it "refuses bad lists with file, line and key" do
-    { "fibers = 5\nfiber_paths = [\"slow\"]" => [2, 'a list of paths, each beginning with / such as "/events"'],
-      "fibers = 5\nfiber_paths = []" => [2, "a list of paths"], "fibers = 5\nfiber_paths = [\"/a*\"]" => [2, "without * and query"],
-      "fibers = 5\nfiber_paths = [\"/a?b\"]" => [2, "a list of paths"], "fibers = 5\nfiber_paths = 7" => [2, "a list of paths"],
-      "fibers = 5\nfiber_paths = [\"/a b\"]" => [2, "a list of paths"], "fiber_paths = [\"/slow\"]" => [1, "fibers is not set"],
-      "fiber_paths = [\"/slow\"]\nfibers = \"auto\"" => [2, "fibers"] }.each do |settings, (line, words)|
-      own = Server.new(app: APP, settings: "#{settings}\n", fibers: nil)
-      _, err, code = own.command_line("check", own.dir)
-      assert_equal 1, code, settings
-      assert_match(/firebrick\.toml:#{line}:?.*#{Regexp.escape(words)}/m, err, settings)
-    ensure
-      FileUtils.remove_entry(own.base)
-    end
-  end
-
   it "warns of paths while fibers are off, and serves them with threads" do
     own = server_with(fibers: "off")
     assert_match(/warning: fiber_paths \(\S*firebrick\.toml:2\) has no effect, because fibers is off \(\S*firebrick\.toml:1\)/, own.stderr + own.stdout)

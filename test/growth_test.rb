@@ -146,17 +146,6 @@ class GrowthTest < Case
     assert_match(/^ +workers +2:4 x 1:3 threads/, out)
   end
 
-  it "refuses ranges that are none" do
-    own = Server.new(app: GROWTH_APP)
-    { "x:4" => /expected "MIN:MAX" or a number of workers, from 1 to 1024/, "8:2" => /did you mean "2:8"\?/ }.each do |range, message|
-      _, err, code = own.command_line("check", own.dir, "-w", range)
-      assert_equal 1, code
-      assert_match message, err
-    end
-  ensure
-    FileUtils.remove_entry(own.base) if own
-  end
-
   private
 
   def edit(own, workers)

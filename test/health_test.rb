@@ -59,16 +59,6 @@ class HealthTest < Case
     assert_equal "", response.body
   end
 
-  it "refuses one path for both probes" do
-    own = start(app: APP)
-    _, err, code = own.command_line("check", own.dir, "--live-path", "/up", "--ready-path", "/up")
-    assert_equal 1, code
-    assert_match(/health\.live_path is the same path/, err)
-    _, err, code = own.command_line("check", own.dir, "--live-path", "up?x")
-    assert_equal 1, code
-    assert_match(/expected a request path without query/, err)
-  end
-
   it "answers probes while the app is loading, and has no figures yet" do
     own = Server.new(app: "sleep 0.05 until File.exist?('../go')\n#{APP}")
     @own_servers << own

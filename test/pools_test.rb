@@ -173,21 +173,6 @@ class PoolsTest < Case
     assert_equal [2], own.stats["workers"].select { |worker| worker["pool"] == "slow" }.map { |worker| worker["threads_max"] }.uniq
   end
 
-  it "refuses bad pools with file, line and key" do
-    { "slow = { threads = 2 }" => "pools.slow: expected paths",
-      "slow = { paths = \"slow\" }" => "pools.slow.paths = \"slow\": expected a list of paths, each beginning with /",
-      "slow = { paths = \"/a\", threads = 2, fibers = 3 }" => "pools.slow.fibers = 3: a pool has threads or fibers, and threads is set as well",
-      "slow = { paths = \"/a\", worker = 2 }" => "pools.slow.worker = 2: unknown key; did you mean \"workers\"?",
-      "default = \"/a\"" => "pools.default = \"/a\": the pool of this name has all paths that no other pool has" }.each do |line, words|
-      own = Server.new(app: APP, settings: "[pools]\n#{line}\n")
-      _, err, code = own.command_line("check", own.dir)
-      assert_equal 1, code, line
-      assert_match(/firebrick\.toml:2: #{Regexp.escape(words)}/, err, line)
-    ensure
-      FileUtils.remove_entry(own.base)
-    end
-  end
-
   it "is shown by check" do
     own = server_with
     assert_match(%r{^ *pool +slow: 1 worker x 2:2 threads for /slow$}, own.command_line("check", own.dir).first)

@@ -183,12 +183,6 @@ class ProxyProtocolTest < Case
     assert_status 400, ask("PROXY TCP4 192.0.2.7 198.51.100.1 5000 443\r\n#{request('GET', '/')}", to: server, method: "GET")
   end
 
-  it "names a wrong version" do
-    _, err, code = Server.new(app: APP).command_line("check", "-b", "tcp://127.0.0.1:0?proxy_protocol=3")
-    assert_equal 1, code
-    assert_match(/proxy_protocol=v1, proxy_protocol=v2 or proxy_protocol=any/, err)
-  end
-
   %w[send-proxy send-proxy-v2].each do |send|
     it "works behind haproxy with #{send}" do
       proxy = haproxy(serve(send == "send-proxy" ? "v1" : "v2"), send, check: true)

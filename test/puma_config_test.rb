@@ -74,28 +74,6 @@ class PumaConfigTest < Case
     assert_equal 1, evaluations(own).size
   end
 
-  it "counts after flags, variables and firebrick.toml, and before defaults" do
-    config = "threads 2, 4\nworkers 2\ntag 'puma'\nport 3000\n"
-    toml = { "firebrick.toml" => "tag = \"toml\"\n" }
-    own = folder(config, files: toml, env: { "WEB_CONCURRENCY" => "3" })
-    text = assert_check(own, "-C", "config/puma.rb", "-p", "4000")
-    assert_match(/tag = "toml"\s+firebrick.toml:1/, text)
-    assert_match(/workers = 3\s+WEB_CONCURRENCY/, text)
-    assert_match(%r{threads = 2:4\s+config/puma.rb:1}, text)
-    assert_match(/\[::\]:4000/, text)
-    refute_match(/:3000/, text[/listen.*/])
-    assert_match(/tag = "toml"/, assert_check(own))
-    refute_match(/puma\.rb/, assert_check(own))
-    refute_match(/puma\.rb/, assert_check(folder(config), "-C", "-"))
-  end
-
-  it "is config/puma/ENVIRONMENT.rb first" do
-    files = { "config/puma/staging.rb" => "threads 7, 7" }
-    own = folder("threads 2, 2", files: files)
-    assert_match(/threads = 7:7/, assert_check(own, "-e", "staging"))
-    assert_match(/threads = 2:2/, assert_check(own, "-e", "production"))
-  end
-
   it "is read where -C says" do
     own = folder(files: { "elsewhere/web.rb" => "threads 3, 3\nport" })
     text = refute_check(own, "-C", "elsewhere/web.rb")

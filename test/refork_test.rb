@@ -279,12 +279,4 @@ class ReforkTest < Case
       refute_match(/refork/, own.stderr)
     end
   end
-
-  it "refuses figures that make no sense" do
-    firebrick_only
-    own = Server.new(app: APP, settings: { rack: { refork_after: [0, 5] } }, exit_code: :any)
-    @own_servers << own.launch
-    own.wait_exit
-    assert_match(/firebrick\.toml:2.*refork_after.*0 only at the end/m, own.stderr)
-  end
 end

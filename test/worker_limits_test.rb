@@ -114,14 +114,4 @@ class WorkerLimitsTest < Case
     assert_logged(/finished, replaced because its memory of [\d.]+ MiB exceeds limits\.worker_memory \(76\.3 MiB\)/, on: own)
     assert_status 200, get("/", to: own)
   end
-
-  it "refuses limits that are none" do
-    firebrick_only
-    own = Server.new(app: WORKER_LIMITS_APP)
-    _, err, code = own.command_line("check", "--worker-memory", "much", "--max-age", "old", "--max-requests=-1")
-    assert_equal 1, code
-    %w[worker-memory max-age max-requests].each { |flag| assert_includes err, "--#{flag}" }
-  ensure
-    FileUtils.remove_entry(own.base) if own
-  end
 end
