@@ -58,6 +58,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) slots: Vec<Option<Slot>>,
     pub(super) open: usize,
     /// The open streams that are tunnels.
+    pub(super) tunnels: usize,
+    /// Counts the connection as a tunnel while it has no other open streams.
     tunnel: Option<Counted>,
     pub(super) places: Places,
     /// Requests that have just arrived.
