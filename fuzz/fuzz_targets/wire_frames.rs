@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use wire::times::Times;
-use wire::{Frame, FrameKind, frame, request, response, traces};
+use wire::used::Used;
+use wire::{Frame, FrameKind, frame, request, response, route, traces};
 
 fn decode(frame: &Frame<'_>) {
     match frame.header.kind {
@@ -37,6 +38,16 @@ fn decode(frame: &Frame<'_>) {
         FrameKind::Ready => {
             if let Ok(ready) = frame::Ready::decode(frame.payload) {
                 assert_eq!(ready.to_bytes(), frame.payload);
+            }
+        }
+        FrameKind::Route => {
+            if let Ok(name) = route::name(frame) {
+                assert!(name.len() == frame.payload.len() && (1..=route::MOST).contains(&frame.header.route));
+            }
+        }
+        FrameKind::Used => {
+            if let Ok(used) = Used::decode(frame.payload) {
+                assert_eq!(used.to_bytes()[..], frame.payload[..wire::used::LEN]);
             }
         }
         FrameKind::File => drop(frame::file_payload(frame.payload)),

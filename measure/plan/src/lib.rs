@@ -28,6 +28,14 @@ pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
+/// Reads the price of a machine, such as `7/month`, `$0.01/h` or `12€/month`. Returns the price of a month, and the currency.
+///
+/// # Errors
+/// The text is not a price; the message tells what was expected.
+pub fn price(text: &str) -> Result<(f64, String), String> {
+    units::price(text).map(|price| (price.per_month, price.currency))
+}
+
 /// Runs the command. Exit status: 0; 1 if the given instances are not enough; 2 if there is no result.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match result(matches) {

@@ -63,6 +63,8 @@ impl Sort {
 pub(crate) enum Overlay {
     Nothing,
     Help,
+    /// What the routes take.
+    Routes,
     /// The backtrace of a request.
     Trace {
         request: InFlight,
@@ -257,6 +259,7 @@ impl State {
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('p') | KeyCode::Char(' ') => self.paused = !self.paused,
             KeyCode::Char('?') | KeyCode::Char('h') | KeyCode::F(1) => self.overlay = Overlay::Help,
+            KeyCode::Char('r') => self.overlay = Overlay::Routes,
             KeyCode::Char('+') | KeyCode::Char('=') => return self.change_interval(true),
             KeyCode::Char('-') => return self.change_interval(false),
             KeyCode::Enter => {

@@ -1,7 +1,9 @@
 //! A view: the last sample of the server, and the interval since the previous one. Pure.
 
 use serde_json::{Value, json};
-use stats::{Death, HandlerFigures, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
+use stats::{
+    Death, HandlerFigures, InFlight, Interval, RouteSnapshot, ServerSnapshot, WorkerInterval, WorkerSnapshot,
+};
 use std::time::Instant;
 
 /// A sample of the server.
@@ -22,6 +24,8 @@ pub(crate) struct View {
     pub(crate) sample: Sample,
     /// `None` for the first sample, and if the server has restarted since the previous one.
     pub(crate) between: Option<Interval>,
+    /// The routes of the previous sample; `None` where there is no interval.
+    pub(crate) routes_before: Option<Vec<RouteSnapshot>>,
 }
 
 impl View {
@@ -30,7 +34,9 @@ impl View {
             let seconds = sample.at.saturating_duration_since(earlier.at).as_secs_f64();
             Interval::between(&earlier.server, &sample.server, seconds)
         });
-        View { sample, between }
+        let routes_before =
+            earlier.filter(|_| between.is_some()).map(|earlier| earlier.server.routes.clone());
+        View { sample, between, routes_before }
     }
 
     pub(crate) fn server(&self) -> &ServerSnapshot {
@@ -46,6 +52,35 @@ impl View {
     pub(crate) fn has_generations(&self) -> bool {
         let server = self.server();
         server.phase > 0 || server.workers.iter().any(|worker| worker.phase != server.phase)
+    }
+
+    /// Returns the busiest routes, with their counts of the interval; the percentiles are those since the start. All figures are since the start without
+    /// an interval. And the seconds that the counts are of.
+    pub(crate) fn routes(&self) -> (Vec<RouteSnapshot>, f64) {
+        let now = &self.server().routes;
+        let Some(before) = &self.routes_before else {
+            return (now.clone(), self.server().uptime());
+        };
+        let new = now.iter().filter_map(|route| {
+            let new = route.since(before.iter().find(|known| known.route == route.route)?);
+            Some(RouteSnapshot { total_ms: route.total_ms.clone(), ..new })
+        });
+        let mut all: Vec<RouteSnapshot> = new.filter(|route| route.requests > 0).collect();
+        let busy: f64 = all.iter().map(|route| route.app_sum_ms).sum();
+        for route in &mut all {
+            route.share = if busy > 0.0 { route.app_sum_ms / busy } else { 0.0 };
+            // The waits of the interval, which the summaries have as sums only.
+            let known = before.iter().find(|known| known.route == route.route);
+            let earlier = known.map_or((0.0, 0), |known| (known.queue_ms.sum, known.app_ms.count));
+            let later = now.iter().find(|one| one.route == route.route);
+            if let Some(later) = later {
+                route.queue_ms.sum = (later.queue_ms.sum - earlier.0).max(0.0);
+                route.app_ms.count = later.app_ms.count.saturating_sub(earlier.1);
+                route.queue_ms.count = route.app_ms.count;
+            }
+        }
+        all.sort_by(|one, two| two.app_sum_ms.total_cmp(&one.app_sum_ms));
+        (all, self.between.as_ref().map_or(0.0, |between| between.seconds))
     }
 
     /// Returns requests per second; `None` without an interval.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap_complete::Shell;
 use control::Target;
+use control::by_route::RoutesOrder;
 use control::cache::CacheAction;
 use control::client::Client;
 use control::interrupt::MaintenanceAction;
@@ -20,6 +21,7 @@ use settings::puma::Call;
 use settings::{Argument, At, Environment, Errors, Loaded};
 
 use crate::arguments::{arguments, values};
+use crate::by_route;
 use crate::foreign;
 use crate::grammar::grammar;
 use crate::interruption;
@@ -44,6 +46,13 @@ pub enum Command {
         client: Client,
         /// Print JSON instead of text.
         json: bool,
+    },
+    /// Show what each route takes.
+    Routes {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: Client,
+        wish: RoutesOrder,
     },
     /// Show why workers of a running server ended.
     Deaths {
@@ -289,6 +298,11 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Stats { dir, client, json: given.get_flag("json") })
+        }
+        Some(("routes", given)) => {
+            let wish = by_route::wish(given).map_err(mistyped)?;
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Routes { dir, client, wish })
         }
         Some(("deaths", given)) => {
             let (dir, client) = running(load(2)?)?;

@@ -11,6 +11,7 @@
 use std::sync::LazyLock;
 
 mod arguments;
+mod by_route;
 mod certs;
 mod check;
 mod command;

@@ -9,11 +9,12 @@
 //! 2. Only the owner can use the socket, from the moment it exists. A port requires the token and a `Host` field of this machine.
 //! 3. Clients that hold connections open or send invalid data cannot delay others: see `connections`.
 //! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for orders: `/reload`, `/upgrade`,
-//!    `/pause`, `/resume`, `/maintenance/on` and `/maintenance/off`.
+//!    `/pause`, `/resume`, `/maintenance/on`, `/maintenance/off` and `/routes/reset`.
 //! 5. Another program can take over the sockets without interruption: see `release`.
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod by_route;
 pub mod cache;
 pub mod client;
 mod connections;

@@ -5,8 +5,9 @@
 //!
 //! Contract:
 //! 1. Pure. Names carry their unit; every family has HELP and TYPE and is contiguous.
-//! 2. Label values never come from clients or the app. The most series are one per worker, service or certificate.
-//! 3. Counters never fall while the server runs. Figures of a process that can be replaced are gauges.
+//! 2. Label values never come from clients. The most series are one per worker, service or certificate, and `stats.route_metrics` routes that the app
+//!    has named.
+//! 3. Counters never fall while the server runs, except for those of routes that have given way to others. Figures of a process that can be replaced are gauges.
 
 use stats::{DurationSummary, Label, Metric, MetricType, RecentLoad, ServerSnapshot};
 use std::fmt::{Display, Write};

@@ -4,8 +4,8 @@ use crate::cache::{PurgeOrder, Purged};
 use crate::orders::{Maintenance, OrderError, Pause};
 use crate::reload::{ReloadLine, ReloadWish};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot,
-    Status,
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,
+    ServerSnapshot, Status,
 };
 use tokio::sync::mpsc;
 
@@ -45,6 +45,12 @@ pub trait Provider {
 
     /// Returns how the last workers ended, newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
+
+    /// Returns the figures of all routes, with buckets.
+    fn routes(&self) -> impl Future<Output = RoutesSnapshot>;
+
+    /// Forgets the figures of all routes.
+    fn reset_routes(&self);
 
     /// Returns what the cache keeps, with at most `limit` routes and resources; `None` if it is off.
     fn cache(&self, limit: usize) -> Option<CacheReport>;

@@ -14,7 +14,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use stats::{History, RecentLoad};
+use stats::{History, RecentLoad, RouteOrder};
 use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -44,6 +44,9 @@ enum Route {
     Cache(usize),
     /// What is kept for a URL.
     Cached(String),
+    /// The figures by route: the order, the largest number, whether with buckets.
+    Routes(RouteOrder, usize, bool),
+    ResetRoutes,
     Purge,
     Reload(ReloadWish),
     Upgrade,
@@ -61,6 +64,7 @@ enum Route {
     Ready,
     Status,
     BadLimit,
+    UnknownOrder,
     UnknownFormat,
     NotFound,
     MethodNotAllowed(&'static str),
@@ -121,6 +125,7 @@ async fn respond<B: OrderBody, P: Provider>(
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
+        (Route::ResetRoutes, Ok(())) => source.provider.reset_routes(),
         (Route::Purge, Ok(())) => return ordered(purge(body, &source.provider).await),
         (Route::Interruption(order), Ok(())) => {
             return ordered(interrupt(*order, body, &source.provider).await);
@@ -235,6 +240,8 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::Deaths(_)
             | Route::Cache(_)
             | Route::Cached(_)
+            | Route::Routes(..)
+            | Route::ResetRoutes
             | Route::Metrics(_)
     );
     if needs_figures && !source.provider.has_figures() {
@@ -287,6 +294,13 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             written(source.history.borrow().to_json())
         }
         Route::Cache(limit) => written(serde_json::to_string_pretty(&source.provider.cache(limit))),
+        Route::Routes(order, limit, buckets) => {
+            let mut routes = source.provider.routes().await.sorted(order);
+            routes.routes.truncate(limit);
+            written(serde_json::to_string_pretty(&if buckets { routes } else { routes.without_buckets() }))
+        }
+        // The figures were forgotten before.
+        Route::ResetRoutes => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Cached(key) => written(serde_json::to_string_pretty(&source.provider.cached(&key))),
         Route::Deaths(limit) => {
             let mut deaths = source.provider.deaths().await;
@@ -297,6 +311,10 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
+        Route::UnknownOrder => {
+            let orders = RouteOrder::ALL.map(|(name, _)| name).join(", ");
+            refuse(StatusCode::BAD_REQUEST, &format!("unknown order: it is one of {orders}"))
+        }
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
@@ -340,7 +358,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 24] = [
+const ENDPOINTS: [Endpoint; 26] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -377,6 +395,20 @@ const ENDPOINTS: [Endpoint; 24] = [
             None => query.limit(SHOWN).map_or(Route::BadLimit, Route::Cache),
         },
     ),
+    get(
+        &["/routes"],
+        "what each route of the app takes: time, queue, CPU, queries; ?sort=time, cpu, requests, queue, sql or alloc; ?limit=N; \
+         ?buckets adds the histograms' buckets",
+        |query| {
+            let order = query.given("sort").map_or(Some(RouteOrder::default()), RouteOrder::named);
+            match (order, query.limit(usize::MAX)) {
+                (None, _) => Route::UnknownOrder,
+                (_, None) => Route::BadLimit,
+                (Some(order), Some(limit)) => Route::Routes(order, limit, query.on("buckets")),
+            }
+        },
+    ),
+    post(&["/routes/reset"], "forgets the figures of the routes, which count anew", |_| Route::ResetRoutes),
     post(
         &["/cache/purge"],
         "removes kept responses: {\"all\": true}, {\"paths\": [\"/posts/12\"]} or {\"tags\": [\"post-12\"]}",
@@ -575,8 +607,8 @@ mod tests {
                 assert!(page.contains(&format!("{path}`")) || page.contains(&format!("{path}?")), "{path}");
             }
         }
-        assert_eq!(endpoints()[18]["path"], "/stop, /halt, /restart, /phased-restart");
-        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[18]["method"]), (20, &json!("GET")));
+        assert_eq!(endpoints()[20]["path"], "/stop, /halt, /restart, /phased-restart");
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[20]["method"]), (22, &json!("GET")));
     }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {
@@ -593,6 +625,12 @@ mod tests {
         assert_eq!(get("/deaths?token=x"), Route::Deaths(usize::MAX));
         assert_eq!(get("/deaths?limit=3"), Route::Deaths(3));
         assert_eq!(get("/deaths?limit=none"), Route::BadLimit);
+        assert_eq!(get("/routes"), Route::Routes(RouteOrder::Time, usize::MAX, false));
+        assert_eq!(get("/routes?sort=cpu&limit=5&buckets"), Route::Routes(RouteOrder::Cpu, 5, true));
+        assert_eq!(get("/routes?sort=name"), Route::UnknownOrder);
+        assert_eq!(get("/routes?limit=0"), Route::BadLimit);
+        assert_eq!(get("/routes/reset"), Route::MethodNotAllowed("POST"));
+        assert_eq!(requested(&Method::POST, "/routes/reset", "*/*"), Route::ResetRoutes);
         assert_eq!(get("/stats"), Route::Stats(Buckets::None));
         assert_eq!(get("/stats?token=secret&buckets"), Route::Stats(Buckets::Coarse));
         assert_eq!(get("/stats?buckets=0"), Route::Stats(Buckets::None));

@@ -8,12 +8,13 @@ use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot,
-    PauseState, QueueSnapshot, RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot,
-    WorkerState,
+    PauseState, QueueSnapshot, RouteSnapshot, RoutesSnapshot, RubyVersion, ServerSnapshot, ServerState,
+    Snapshot, Status, WorkerSnapshot, WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -69,8 +70,25 @@ struct Figures;
 
 /// The orders that the server has received. Only one test gives orders.
 static ORDERS: std::sync::Mutex<Vec<PumaCommand>> = std::sync::Mutex::new(Vec::new());
+/// How often the figures by route were to be forgotten.
+static RESETS: AtomicUsize = AtomicUsize::new(0);
 
 impl Provider for Figures {
+    async fn routes(&self) -> RoutesSnapshot {
+        let one = |route: &str, requests, app_sum_ms| RouteSnapshot {
+            route: route.to_owned(),
+            requests,
+            app_sum_ms,
+            ..RouteSnapshot::default()
+        };
+        let routes = vec![one("often", 9, 1.0), one("slow", 2, 50.0)];
+        RoutesSnapshot { since: SystemTime::UNIX_EPOCH, taken_at: SystemTime::now(), limit: 200, routes }
+    }
+
+    fn reset_routes(&self) {
+        RESETS.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn cache(&self, limit: usize) -> Option<stats::CacheReport> {
         assert!(limit > 0, "the server refuses 0");
         None
@@ -318,6 +336,7 @@ fn snapshot() -> ServerSnapshot {
             restarts: 6,
         }],
         pools: Vec::new(),
+        routes: Vec::new(),
         held: stats::HeldSnapshot::default(),
         deaths: DeathCounts::default(),
         blocking_calls: 0,
@@ -403,6 +422,22 @@ fn requests_in_flight_are_told_as_asked() {
     for wrong in ["/requests?limit=many", "/requests?limit=0", "/requests?limit=-1"] {
         assert!(matches!(client::get(&server.path, wrong), Err(client::Error::Refused(400, _))), "{wrong}");
     }
+}
+
+#[test]
+fn routes_are_sorted_limited_and_forgotten() {
+    let server = Running::start();
+    let first = |target: &str| json(&server.path, target)["routes"][0]["route"].clone();
+    assert_eq!((first("/routes"), first("/routes?sort=requests")), ("slow".into(), "often".into()));
+    assert_eq!(json(&server.path, "/routes?limit=1")["routes"].as_array().unwrap().len(), 1);
+    for wrong in ["/routes?sort=name", "/routes?limit=0"] {
+        assert!(matches!(client::get(&server.path, wrong), Err(client::Error::Refused(400, _))), "{wrong}");
+    }
+    let told = server.raw(b"POST /routes/reset HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(told.starts_with("HTTP/1.1 200 ") && RESETS.load(Ordering::Relaxed) == 1, "{told}");
+    assert!(
+        server.raw(b"GET /routes/reset HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405 ")
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
 use crate::stamp::Stamp;
 use cache::{Cache, Origin};
-use handler::{Exchange, Handler as _, Request, Response};
+use handler::{Answered, Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
 use site::{AppFiles, PublicFiles, SiteResult};
@@ -155,12 +155,14 @@ impl Content {
         }
         let (mut response, edits) = match local.site.respond(&exchange.request).await {
             SiteResult::Response(mut response) => {
+                exchange.trace.answered.set(Answered::File);
                 // It has a coding by the rules of the site.
                 response.negotiated = true;
                 return response;
             }
             SiteResult::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
+                exchange.trace.answered.set(Answered::Proxy);
                 if let Some(active) = exchange.trace.span.get() {
                     active.forwarded.set(Some(Instant::now()));
                 }
@@ -211,6 +213,9 @@ impl Content {
         };
         if response.is_none() {
             response = Box::pin(find(&self.tried)?.respond(request)).await;
+        }
+        if response.is_some() {
+            exchange.trace.answered.set(Answered::File);
         }
         // Files have a coding by rules of their own.
         response.iter_mut().for_each(|response| response.negotiated = true);

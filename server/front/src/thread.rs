@@ -118,6 +118,7 @@ async fn run(seed: Seed) {
     let first = serving.borrow_and_update().clone();
     let settings = first.release.settings.clone();
     share(&settings);
+    recorder.count_routes(settings.stats.routes);
     let limits = match Limiter::new(&settings, ledger) {
         Ok(limits) => limits,
         Err(why) => return error_log.write(&why),
@@ -140,7 +141,8 @@ async fn run(seed: Seed) {
     let has_app = app.is_some();
     let content = Content::new(first, app, store.map(Cache::new), scripts, log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
-    spawn_local(follow(serving, content.clone(), current.clone(), limits.clone(), (log, observed)));
+    let followers = (current.clone(), limits.clone(), recorder.clone());
+    spawn_local(follow(serving, content.clone(), followers, (log, observed)));
     let parts = Parts {
         has_app,
         content,
@@ -228,8 +230,7 @@ async fn run(seed: Seed) {
 async fn follow(
     mut arriving: watch::Receiver<Serving>,
     content: Rc<RefCell<Rc<Content>>>,
-    current: Current,
-    limits: Rc<Limiter>,
+    (current, limits, recorder): (Current, Rc<Limiter>, stats::Recorder),
     (log, observed): (Log, Observed),
 ) {
     while arriving.changed().await.is_ok() {
@@ -244,6 +245,7 @@ async fn follow(
         if !Arc::ptr_eq(&now.serving.release.settings, &next.release.settings) {
             limits.replace(&next.release.settings);
             share(&next.release.settings);
+            recorder.count_routes(next.release.settings.stats.routes);
             current.replace(Settings::clone(&next.release.settings));
         }
         let next = Rc::new(now.next(next, scripts));

@@ -16,6 +16,7 @@ use std::rc::{Rc, Weak};
 use std::time::Instant;
 use wire::request::Head;
 use wire::times::Times;
+use wire::used::Used;
 
 /// A request from its submission until its seat is free again.
 pub(crate) struct Call {
@@ -210,6 +211,12 @@ impl Call {
         self.trace.cpu_us.set(times.cpu_us);
         self.trace.gvl_us.set(times.gvl_us);
         self.was_queued(now, times.app_us);
+    }
+
+    /// Records what the request has used.
+    pub(crate) fn used(&self, used: Used) {
+        let Used { gc_us, allocations, queries, queries_us } = used;
+        self.trace.used.set(handler::Used { gc_us, allocations, queries, queries_us });
     }
 
     pub(crate) fn asked(&self) -> Instant {

@@ -9,6 +9,7 @@ require "firebrick/errors"
 require "firebrick/peer_certificates"
 require "firebrick/protocols"
 require "firebrick/report"
+require "firebrick/routes"
 require "firebrick/spooled_input"
 require "firebrick/stream"
 

@@ -5,7 +5,7 @@
 module Firebrick
   # The constants of docs/internals/wire.md and docs/internals/processes.md.
   module Wire
-    VERSION = 9
+    VERSION = 10
     HEADER = 12
     MAX_PAYLOAD = 1_114_112
     INITIAL_WINDOW = 1_048_576
@@ -39,6 +39,8 @@ module Firebrick
       DUE = 0x8f
       COLLECTED = 0x90
       HELLO = 0x91
+      ROUTE = 0x92
+      USED = 0x93
     end
 
     # Flags of frames.
@@ -71,6 +73,12 @@ module Firebrick
       MOST_LINES = 200
       LONGEST = 1_000
       MOST_BYTES = 524_288
+    end
+
+    # Limits of ROUTE.
+    module Route
+      MOST = 1_000
+      LONGEST = 200
     end
 
     # First words of messages from the front.

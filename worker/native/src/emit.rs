@@ -3,16 +3,44 @@
 use crate::outbox::Outbox;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
+use crate::routes;
 use crate::worker::task::{Open, Stage, Task};
 use std::os::fd::RawFd;
-use wire::frame::{append, finish};
+use wire::frame::{HEADER, append, finish, set_route};
 use wire::response::Suspended;
-use wire::{FrameKind, flag};
+use wire::times::Times;
+use wire::used::{self, Used};
+use wire::{FrameKind, Header, flag};
 
 /// The size, in bytes, to which an unsent RESPONSE may grow. Beyond it, sending the body separately saves more than it costs.
 const RESPONSE: usize = 128 << 10;
 /// The size, in bytes, to which an unsent BODY may grow.
 const BODY: usize = 64 << 10;
+
+/// Appends what must come before a RESPONSE or END: the name of the route, if it is new on this link; and what the request has used, if `end` has its
+/// final times.
+#[inline]
+fn before(gvl: &Gvl, task: &Task, end: Option<&Times>, now_us: u64) {
+    let (route, outbox) = (task.route.get(), task.outbox());
+    if route != 0 && outbox.is_new(route) {
+        outbox.append(now_us, None, |out| wire::route::append(out, route, routes::name(gvl, route)));
+    }
+    if let Some(used) = end.and_then(|times| task.used(gvl, times)) {
+        outbox.append(now_us, None, |out| out.extend_from_slice(&used_frame(task, &used)));
+    }
+}
+
+/// The bytes of a USED frame.
+const USED: usize = HEADER + used::LEN;
+
+fn used_frame(task: &Task, used: &Used) -> [u8; USED] {
+    let mut frame = [0; USED];
+    let header =
+        Header { len: used::LEN as u32, kind: FrameKind::Used, flags: 0, route: 0, id: task.id.get() };
+    frame[..HEADER].copy_from_slice(&header.to_bytes());
+    frame[HEADER..].copy_from_slice(&used.to_bytes());
+    frame
+}
 
 #[inline]
 fn outbox(_gvl: &Gvl, task: &Task) -> &'static Outbox {
@@ -31,13 +59,16 @@ pub(crate) fn response(
 ) {
     let now_us = os::now_us();
     let all_flags = flags | if fd.is_some() { flag::FD } else { 0 };
+    let (ends, times) = (flags & flag::END != 0, task.times(now_us));
+    before(gvl, task, ends.then_some(&times), now_us);
     task.head.with(gvl, |bytes| {
-        head.resume(bytes).finish(all_flags, task.times(now_us), b"");
+        head.resume(bytes).finish(all_flags, times, b"");
         outbox(gvl, task).append(now_us, fd, |out| {
             let start = out.len();
             out.extend_from_slice(bytes);
             body(out);
             finish(&mut out[start..], 0, 0);
+            set_route(&mut out[start..], task.route.get());
         });
     });
     task.stage.set(if flags & flag::END != 0 { Stage::Ended } else { Stage::Begun });
@@ -47,6 +78,7 @@ pub(crate) fn response(
 /// ([`end`]) or be removed ([`take_back`]).
 pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]) {
     let now_us = os::now_us();
+    before(gvl, task, None, now_us);
     task.head.with(gvl, |bytes| {
         head.resume(bytes).finish(0, task.times(now_us), b"");
         let position = outbox(gvl, task).append_open(now_us, |out| {
@@ -54,6 +86,7 @@ pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]
             out.extend_from_slice(bytes);
             out.extend_from_slice(body);
             finish(&mut out[start..], 0, 0);
+            set_route(&mut out[start..], task.route.get());
         });
         task.open.set(Some(Open { position, is_response: true }));
     });
@@ -142,8 +175,14 @@ pub(crate) fn interim(gvl: &Gvl, task: &Task, frame: &[u8]) {
 /// Appends END, or sets its flag in an unsent RESPONSE.
 pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     let now_us = os::now_us();
-    let whole =
-        |out: &mut Vec<u8>, start: usize| wire::response::complete(&mut out[start..], task.times(now_us));
+    let times = task.times(now_us);
+    let whole = |out: &mut Vec<u8>, start: usize| {
+        wire::response::complete(&mut out[start..], times);
+        if let Some(used) = task.used(gvl, &times) {
+            let frame = used_frame(task, &used);
+            out.splice(start..start, frame);
+        }
+    };
     if let Some(open) = task.open.take()
         && open.is_response
         && !failed
@@ -153,8 +192,12 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
         return;
     }
     let flags = if failed { flag::FAILED } else { 0 };
-    let times = task.times(now_us).to_bytes();
-    outbox(gvl, task).append(now_us, None, |out| append(out, FrameKind::End, flags, task.id.get(), &times));
+    before(gvl, task, Some(&times), now_us);
+    outbox(gvl, task).append(now_us, None, |out| {
+        let start = out.len();
+        append(out, FrameKind::End, flags, task.id.get(), &times.to_bytes());
+        set_route(&mut out[start..], task.route.get());
+    });
     task.stage.set(Stage::Ended);
 }
 

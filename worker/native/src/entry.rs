@@ -11,7 +11,7 @@ use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
 use crate::worker::task::{Stage, Task};
 use crate::worker::{self, Worker, worker};
-use crate::{body, collection, emit, fibers, guest, head, links, names, serve, waiting};
+use crate::{body, collection, emit, fibers, guest, head, links, names, queries, serve, waiting};
 use begin::{attach, prepare, start};
 use wire::FrameKind;
 
@@ -19,6 +19,7 @@ use wire::FrameKind;
 pub(crate) fn define(module: &Module) {
     module.define_handle(c"Handle");
     module.define_handle(c"Hints");
+    queries::define(module);
     module.define(c"wire", wire_version);
     module.define(c"prepare", prepare);
     module.define(c"start", start);

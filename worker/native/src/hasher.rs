@@ -1,4 +1,4 @@
-//! A fast hash for numbers of the process's own, which no client chooses.
+//! A fast hash for numbers and names of the process's own, which no client chooses.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -12,7 +12,13 @@ impl Hasher for Multiply {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.write_u64(u64::from_le_bytes(last));
+        }
     }
 
     fn write_u64(&mut self, number: u64) {

@@ -7,7 +7,7 @@ use crate::fibers::blocking;
 use crate::link::Job;
 use crate::links::protocol_error;
 use crate::names::names;
-use crate::pace::Finished;
+use crate::pace::{Finished, SLOW_US};
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::panics;
@@ -15,7 +15,7 @@ use crate::raw::ruby::{self, Jump, Value};
 use crate::worker::place::place;
 use crate::worker::task::{Stage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, waiting};
+use crate::{body, emit, env, head, routes, waiting};
 use std::os::fd::RawFd;
 use wire::request::{Request, asks_to_measure};
 
@@ -27,10 +27,12 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
         worker(gvl, |w| w.fiber_begins(task));
     }
     board.begin(task.thread.index, job.link, job.id, started_us);
-    let (samples, measure) = (worker(gvl, |w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
+    let (samples, shared) = worker(gvl, |w| (w.samples(), w.shares_process()));
+    // Slow requests are all measured: it costs little, and there may be few of them.
+    let measure = asks_to_measure(&job.bytes[job.payload.clone()]) || task.thread.slow.get();
     let cpu_us = (samples || measure).then(os::thread_us);
     let waits = samples.then(os::thread_waits);
-    cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
+    cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(gvl, cpu_us, shared));
     let served = panics::contain(|| match job.gone {
         true => drop_unstarted(gvl, task, job.fd),
         false => serve_request(gvl, task, &job),
@@ -48,6 +50,8 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     }
     task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
+    // With fibers every stretch of a measured request would cost readings.
+    task.thread.slow.set(task.fiber.is_none() && took_us > SLOW_US);
     // A thread that never waited lacked only a processor; another thread beside it would, too.
     let off_us = waits.zip(cpu_us).map(|(waits, cpu_us)| match os::thread_waits() == waits {
         true => 0,
@@ -158,6 +162,7 @@ fn has_callbacks(gvl: &mut Gvl, env: Value) -> bool {
 /// Takes apart and sends status, headers and body. May raise.
 #[inline]
 fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) {
+    routes::find(gvl, task);
     let triple = if response.is_array(gvl) { response } else { ruby::to_ary(gvl, response) };
     if task.stage.get() != Stage::Unsent {
         // Hijacked: the response is not sent, but its body must be closed.

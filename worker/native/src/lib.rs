@@ -10,7 +10,7 @@
 //! 4. `links.rs` reads and sends. `waiting.rs` has the waits in the code of a request; `fibers/` parks its fiber meanwhile, and the app's own
 //!    threads wait in `guest.rs`.
 //! 5. `job.rs` takes one request from its frame to its END: `env.rs` builds its env, `head.rs`, `body.rs`, `chunks.rs` and `loan.rs` its
-//!    response, `emit.rs` the frames.
+//!    response, `emit.rs` the frames; `routes.rs` finds the name of its route, `queries.rs` counts those of the database.
 //! 6. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls.
 
 mod body;
@@ -31,7 +31,9 @@ mod loan;
 mod names;
 mod outbox;
 mod pace;
+mod queries;
 mod raw;
+mod routes;
 mod scoreboard;
 mod serve;
 mod stretch;

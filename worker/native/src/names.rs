@@ -7,10 +7,11 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 macro_rules! names {
-    (ids { $($id:ident: $method:literal,)* } keys { $($key:ident: $text:literal,)* } classes { $($class:ident: $path:literal,)* }) => {
+    (ids { $($id:ident: $method:literal,)* } keys { $($key:ident: $text:literal,)* } symbols { $($symbol:ident: $name:literal,)* } classes { $($class:ident: $path:literal,)* }) => {
         pub(crate) struct Names {
             $(pub(crate) $id: Id,)*
             $(pub(crate) $key: &'static Slot,)*
+            $(pub(crate) $symbol: &'static Slot,)*
             $(pub(crate) $class: &'static Slot,)*
             /// Env keys of the name codes of `wire::names`, by code.
             pub(crate) known: Vec<&'static Slot>,
@@ -27,6 +28,7 @@ macro_rules! names {
                 Names {
                     $($id: ruby::id(gvl, $method),)*
                     $($key: key(gvl, $text.as_bytes()),)*
+                    $($symbol: symbol(gvl, $name),)*
                     $($class: constant(gvl, $path),)*
                     known,
                     methods: METHODS.iter().map(|name| key(gvl, name)).collect(),
@@ -49,6 +51,7 @@ names! {
         interrupts: "interrupts", calls: "calls?", forget: "forget", raise: "raise",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
         is_client_gone: "client_gone?", fields: "fields", pos: "pos",
+        name: "name",
         watch_calls: "watch_calls", call_seen: "call_seen", call_blocked: "call_blocked",
     }
     keys {
@@ -63,11 +66,17 @@ names! {
         hijack: "rack.hijack", can_hijack: "rack.hijack?", peercert: "puma.peercert",
         protocol: "rack.protocol", early_hints: "rack.early_hints", request_timeout: "firebrick.timeout",
         empty: "",
+        own_route: "firebrick.route", sinatra_route: "sinatra.route", grape_args: "grape.routing_args",
+        hanami_action: "hanami.action_instance", path_parameters: "action_dispatch.request.path_parameters",
+        uri_pattern: "action_dispatch.route_uri_pattern",
+    }
+    symbols {
+        controller: "controller", action: "action", route_info: "route_info", name_key: "name", cached: "cached",
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
         fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
-        protocols: c"Firebrick::Protocols",
+        protocols: c"Firebrick::Protocols", routes: c"Firebrick::Routes",
         handle: c"Firebrick::Native::Handle", hints: c"Firebrick::Native::Hints",
     }
 }
@@ -77,6 +86,11 @@ static NAMES: OnceLock<Names> = OnceLock::new();
 fn key(gvl: &mut Gvl, text: &[u8]) -> &'static Slot {
     let key = ruby::interned(gvl, text);
     Slot::leak(gvl, key)
+}
+
+fn symbol(gvl: &mut Gvl, name: &str) -> &'static Slot {
+    let symbol = ruby::symbol(gvl, name);
+    Slot::leak(gvl, symbol)
 }
 
 fn constant(gvl: &mut Gvl, path: &CStr) -> &'static Slot {

@@ -30,7 +30,12 @@ pub(crate) struct Outbox {
     /// When the oldest of them were appended, in microseconds. Changed under the lock.
     oldest_us: AtomicU64,
     frames: Mutex<Frames>,
+    /// The routes whose names have been appended, one bit each.
+    routes: [AtomicU64; ROUTE_WORDS],
 }
+
+/// Words of 64 bits for the numbers of all routes.
+const ROUTE_WORDS: usize = wire::route::MOST as usize / 64 + 1;
 
 struct Frames {
     bytes: Vec<u8>,
@@ -66,13 +71,30 @@ impl Drop for Whole<'_> {
 impl Outbox {
     pub(crate) fn new(fd: RawFd) -> Outbox {
         let frames = Frames { bytes: Vec::new(), sent: 0, fds: VecDeque::new(), round: 0 };
-        Outbox { fd, unsent: AtomicUsize::new(0), oldest_us: AtomicU64::new(0), frames: Mutex::new(frames) }
+        let routes = [const { AtomicU64::new(0) }; ROUTE_WORDS];
+        Outbox {
+            fd,
+            unsent: AtomicUsize::new(0),
+            oldest_us: AtomicU64::new(0),
+            frames: Mutex::new(frames),
+            routes,
+        }
     }
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Frames> {
         // A panic leaves only whole frames: see `append_frame`.
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the name of a route is still to be appended, before the first frame with its number. The caller must append it.
+    #[inline]
+    pub(crate) fn is_new(&self, route: u16) -> bool {
+        let (word, bit) = (usize::from(route) / 64, 1 << (route % 64));
+        // Only threads with the GVL append.
+        let known = self.routes[word].load(Relaxed);
+        self.routes[word].store(known | bit, Relaxed);
+        known & bit == 0
     }
 
     pub(crate) fn fd(&self) -> RawFd {

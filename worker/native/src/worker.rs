@@ -146,6 +146,12 @@ impl Worker {
         self.options.threads_max > 1 && self.options.fibers == 0 && self.pace.samples()
     }
 
+    /// Returns whether other threads of the process run Ruby, too.
+    #[inline]
+    pub(crate) fn shares_process(&self) -> bool {
+        self.options.threads_max > 1 || self.attached.is_some()
+    }
+
     /// Records that thread `me` has finished a request.
     #[inline]
     pub(crate) fn ended(&mut self, me: usize, request: &Finished) {

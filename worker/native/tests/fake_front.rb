@@ -22,6 +22,8 @@ class FakeFront
     # Whether returned requests are sent again, as the front does when there is no other worker.
     attr_accessor :resends
     attr_reader :index, :frames
+    # What a request has used, by its id: microseconds of GC, allocations, queries, their microseconds; nil where it is not known.
+    attr_reader :used
 
     def initialize(front, index, links)
       @front = front
@@ -30,6 +32,8 @@ class FakeFront
       @buffers = Array.new(links.length) { "".b }
       @fds = Array.new(links.length) { [] }
       @frames = []
+      @names = {}
+      @used = {}
       @sent = Array.new(links.length) { [] }
       @resends = true
       @next_id = 0
@@ -60,6 +64,11 @@ class FakeFront
 
         receive(deadline)
       end
+    end
+
+    # Returns the name of the frame's route; nil if it has none.
+    def route(frame)
+      @names.fetch([frame.link, frame.route]) unless frame.route.zero?
     end
 
     def take_for(id, kind = nil, timeout: 10)
@@ -168,15 +177,22 @@ class FakeFront
       false
     end
 
+    def note(frame)
+      return @names[[frame.link, frame.route]] = frame.payload if frame.kind == :route
+
+      @used[frame.id] = frame.payload.unpack("V*").map { |value| value unless value == 0xffffffff }
+    end
+
     def cut(link)
       buffer = @buffers[link]
       while buffer.bytesize >= 12
-        length, kind, flags, _, id = buffer.unpack("VCCvV")
+        length, kind, flags, route, id = buffer.unpack("VCCvV")
         return if buffer.bytesize < 12 + length
 
         payload = buffer.slice!(0, 12 + length).byteslice(12..)
         fd = flags.anybits?(0x80) ? @fds[link].shift : nil
-        frame = Wire::Frame.new(Wire::KINDS.key(kind), flags, id, payload, fd, link)
+        frame = Wire::Frame.new(Wire::KINDS.key(kind), flags, id, payload, fd, link, route)
+        next note(frame) if %i[route used].include?(frame.kind)
         next @frames << frame unless @resends && %i[returned resumed].include?(frame.kind)
 
         resend(frame) if frame.kind == :returned

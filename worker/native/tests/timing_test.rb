@@ -19,6 +19,9 @@ class TimingTest < Case
     }
   RUBY
 
+  # Whether the worker measures a request that follows a slow one.
+  def measures_slow? = !Pure.run? && ENV.fetch("TEST_FIBERS", "0") == "0"
+
   def test_unmeasured_requests_tell_only_how_long_they_took
     serve(APP) do |worker|
       took, *parts = worker.take_for(worker.start(target: "/mixed"), :response).times
@@ -37,10 +40,43 @@ class TimingTest < Case
     end
   end
 
-  def test_measuring_ends_with_the_request
+  def test_measuring_ends_with_the_request_unless_that_was_slow
     serve(APP) do |worker|
       worker.get("/mixed", measure: true)
+      _, cpu, = worker.take_for(worker.start, :response).times
+      assert_equal measures_slow?, !cpu.nil?
       assert_equal [nil, nil], worker.take_for(worker.start, :response).times.drop(1)
+    end
+  end
+
+  def test_a_measured_request_tells_what_it_has_used
+    app = "run ->(env) { env['PATH_INFO'] == '/many' ? 10_000.times { Object.new } : nil; [200, {}, []] }"
+    serve(app) do |worker|
+      many, few = %w[/many /few].map { |path| worker.start(target: path, measure: true).tap { |id| worker.take_for(id, :response) } }
+      gc, allocations, queries, = worker.used[many]
+      # Of the plain-Ruby worker nothing is known.
+      next assert_nil(gc) if Pure.run?
+
+      assert_includes 10_000..20_000, allocations
+      assert_operator worker.used[few][1], :<, 5_000
+      assert_nil queries
+      assert_nil worker.used[worker.start.tap { |id| worker.take_for(id, :response) }]
+    end
+  end
+
+  def test_a_route_is_named_once_on_a_link
+    app = "run ->(env) { env['firebrick.route'] = env['QUERY_STRING']; [200, {}, env['PATH_INFO'] == '/each' ? Enumerator.new { |y| y << 'a' << 'b' } : []] }"
+    serve(app) do |worker|
+      name = lambda do |target|
+        frame = worker.take_for(worker.start(target: target), :response)
+        worker.route(frame)
+      end
+      assert_equal %w[one two one], %w[/?one /?two /?one].map(&name)
+      assert_nil name.call("/?")
+      id = worker.start(target: "/each?three")
+      response = worker.take_for(id, :response)
+      assert_equal "three", worker.route(response)
+      assert_equal "three", worker.route(worker.take_for(id, :end)) unless response.end?
     end
   end
 

@@ -119,11 +119,12 @@ fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
     let mut keys = vec![("q", "quit".to_owned())];
     if has_app {
         keys.push(("↑↓", "select".to_owned()));
-        keys.push(("Enter", "Ruby line".to_owned()));
+        keys.push(("Enter", "Ruby".to_owned()));
         keys.push(("s", format!("by {}", state.sort.name())));
+        keys.push(("r", "routes".to_owned()));
     }
     keys.push(("p", if state.paused { "resume" } else { "pause" }.to_owned()));
-    keys.push(("+-", "interval".to_owned()));
+    keys.push(("+-", "time".to_owned()));
     keys.push(("?", "help".to_owned()));
     keys_line(&keys, theme)
 }

@@ -4,6 +4,8 @@ use super::rows;
 use crate::number::time;
 use crate::state::{Backtrace, Overlay, State};
 use crate::theme::Theme;
+use crate::view::View;
+use control::by_route;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
@@ -17,7 +19,8 @@ plus their share of shared pages. 100 % CPU of a worker is one CPU.
   q, Esc, Ctrl-C  quit                   s      sort the workers
   ↑ ↓ Home End    select a request       p      pause, resume
   Enter           its Ruby backtrace     + -    change the interval
-  Ctrl-Z          suspend                Ctrl-L redraw
+  r               what the routes take   Ctrl-L redraw
+  Ctrl-Z          suspend
 
 worker 0:3 is thread 3 of worker 0. total is the time from the first byte of the request to the last of the response, queue the time \
 in the queue, app the time in Ruby.";
@@ -27,6 +30,23 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
         Overlay::Nothing => {}
         Overlay::Help => {
             boxed(buffer, area, ("Help", "any key closes"), Text::raw(HELP), 0, theme);
+        }
+        Overlay::Routes => {
+            let (routes, seconds) = state.view.as_ref().map(View::routes).unwrap_or_default();
+            // The box has two columns of its own, and margins.
+            let width = usize::from(area.width - 2 * (area.width / 20)).saturating_sub(2);
+            let text = match routes.is_empty() {
+                true => Text::raw("No requests in the last interval, or stats.routes is 0."),
+                false => Text::raw(by_route::lines(&routes, seconds, width).join("\n")),
+            };
+            boxed(
+                buffer,
+                area,
+                ("Routes, ms and counts per request", "firebrick routes shows more · any key closes"),
+                text,
+                0,
+                theme,
+            );
         }
         Overlay::Trace { request, found, scroll } => {
             let dir = state.view.as_ref().map(|view| view.server().dir.clone()).unwrap_or_default();

@@ -411,6 +411,28 @@ fn the_apps_own_lines_are_highlighted_in_a_backtrace() {
 }
 
 #[test]
+fn routes_are_shown() {
+    let mut state = state(1);
+    state.overlay = Overlay::Routes;
+    assert!(text(&state, 110, 24).contains("stats.routes is 0"), "{}", text(&state, 110, 24));
+    let route = stats::RouteSnapshot {
+        route: "posts#show".to_owned(),
+        requests: 10,
+        app_sum_ms: 20.0,
+        share: 1.0,
+        queries: Some(370),
+        app_ms: stats::DurationSummary { count: 10, ..Default::default() },
+        ..Default::default()
+    };
+    if let Some(view) = &mut state.view {
+        view.sample.server.routes = vec![route.clone()];
+        view.routes_before = Some(vec![stats::RouteSnapshot { route: route.route, ..Default::default() }]);
+    }
+    let shown = text(&state, 110, 24);
+    assert!(shown.contains("posts#show") && shown.contains(" 37 ") && shown.contains("100%"), "{shown}");
+}
+
+#[test]
 fn every_size_can_be_drawn() {
     for workers in [0, 1, 50] {
         for columns in (1..200).step_by(13) {

@@ -2,9 +2,11 @@
 
 use crate::key;
 use crate::storable::Refusal;
+use handler::Trace;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use text::route::Buffer;
 
 /// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(crate) struct RouteCounts {
     misses: AtomicU64,
     /// The last reason for not keeping a response: its number plus one; 0 for none.
     refused: AtomicU8,
+    /// The app's name for it; unset if it has given none.
+    name: OnceLock<Arc<str>>,
 }
 
 impl RouteCounts {
@@ -69,26 +73,32 @@ pub struct RouteCount {
 }
 
 impl Counts {
-    /// Counts a kept response. `known`: where it remembers the counts of its route.
+    /// Counts a kept response, and tells the exchange its route. `known`: where it remembers the counts of its route.
     #[inline]
-    pub(crate) fn sent(&self, answer: Answer, key: &[u8], known: &OnceLock<Arc<RouteCounts>>) {
+    pub(crate) fn sent(&self, answer: Answer, key: &[u8], known: &OnceLock<Arc<RouteCounts>>, trace: &Trace) {
         self.answers[answer as usize].fetch_add(1, Ordering::Relaxed);
-        known.get_or_init(|| self.route(key)).hits.fetch_add(1, Ordering::Relaxed);
+        let route = known.get_or_init(|| self.route(key));
+        route.hits.fetch_add(1, Ordering::Relaxed);
+        trace.was_kept(route.name.get().cloned());
     }
 
-    /// Counts a response of the origin, and the reason for which it is not kept.
-    pub(crate) fn missed(&self, key: &[u8], refused: Option<Refusal>) {
+    /// Counts a response of the origin, and the reason for which it is not kept. `name`: the app's name for the route.
+    pub(crate) fn missed(&self, key: &[u8], refused: Option<Refusal>, name: Option<Arc<str>>) {
         self.answers[Answer::Miss as usize].fetch_add(1, Ordering::Relaxed);
         let route = self.route(key);
         route.misses.fetch_add(1, Ordering::Relaxed);
+        if let Some(name) = name {
+            // The first name stays.
+            route.name.get_or_init(|| name);
+        }
         if let Some(why) = refused {
             route.refused.store(why as u8 + 1, Ordering::Relaxed);
         }
     }
 
     fn route(&self, key: &[u8]) -> Arc<RouteCounts> {
-        let mut buffer = RouteBuffer::default();
-        let route = buffer.route(key::path(key));
+        let mut buffer = Buffer::default();
+        let route = buffer.of_path(key::path(key));
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let full = routes.len() >= MOST_ROUTES;
         match routes.get(route) {
@@ -174,8 +184,8 @@ impl Counts {
 
     /// Returns the last reason for not keeping a response of the key's route.
     pub fn last_refusal(&self, key: &[u8]) -> Option<&'static str> {
-        let mut buffer = RouteBuffer::default();
-        let route = buffer.route(key::path(key));
+        let mut buffer = Buffer::default();
+        let route = buffer.of_path(key::path(key));
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).get(route)?.refused()
     }
 
@@ -196,62 +206,15 @@ impl Counts {
     }
 }
 
-/// The longest route that is told apart, in bytes.
-const MOST_BYTES: usize = 96;
-
-/// Room for a route, so that counting allocates nothing.
-#[derive(Default)]
-struct RouteBuffer {
-    text: smallvec::SmallVec<[u8; MOST_BYTES]>,
-}
-
-impl RouteBuffer {
-    /// Returns the path without query, with `:id` for segments that look like ids.
-    fn route(&mut self, path: &[u8]) -> &str {
-        let path = &path[..path.iter().position(|&byte| byte == b'?').unwrap_or(path.len())];
-        for segment in path.split(|&byte| byte == b'/').skip(1) {
-            let segment = if is_id(segment) { b":id" } else { segment };
-            if self.text.len() + segment.len() + 1 > MOST_BYTES {
-                break;
-            }
-            self.text.push(b'/');
-            self.text.extend_from_slice(segment);
-        }
-        std::str::from_utf8(&self.text).unwrap_or("others")
-    }
-}
-
-/// Returns whether a segment is a number, a UUID, a long hexadecimal number, or begins with a number as Rails' parameters do (`12-a-title`).
-fn is_id(segment: &[u8]) -> bool {
-    let digits = segment.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let hexadecimal =
-        segment.len() >= 16 && segment.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
-    digits > 0 && segment.get(digits).is_none_or(|byte| b"-.".contains(byte)) || hexadecimal
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_differ_in_ids_are_one_route() {
-        for (path, route) in [
-            ("/", "/"),
-            ("/posts/12", "/posts/:id"),
-            ("/posts/12-a-title/comments?x=1", "/posts/:id/comments"),
-            ("/x/3f2504e0-4f89-11d3-9a0c-0305e82c3301", "/x/:id"),
-            ("/v2/users", "/v2/users"),
-            ("/12.json", "/:id"),
-        ] {
-            assert_eq!(RouteBuffer::default().route(path.as_bytes()), route, "{path}");
-        }
-    }
-
-    #[test]
     fn the_number_of_routes_is_bounded() {
         let counts = Counts::default();
         for number in 0..1000 {
-            counts.missed(format!("http://a/page-{number}").as_bytes(), Some(Refusal::Private));
+            counts.missed(format!("http://a/page-{number}").as_bytes(), Some(Refusal::Private), None);
         }
         let routes = counts.routes();
         assert!(routes.len() <= MOST_ROUTES + 1 && routes[0].route == "others");

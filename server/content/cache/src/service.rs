@@ -152,7 +152,7 @@ impl Cache {
         let stored = resource.variant(&request.fields, summary)?;
         let (directives, now) = (client_directives(request, summary, &policy), request.arrived);
         let fresh = reuse::judge(stored, &directives, &policy, now) == Reuse::Send;
-        fresh.then(|| self.send(stored, &key, request, summary, &policy, Answer::Hit, now))
+        fresh.then(|| self.send(stored, &key, request, &exchange.trace, summary, &policy, Answer::Hit, now))
     }
 
     /// Serves a request.
@@ -335,7 +335,7 @@ impl Cache {
         answer: Answer,
     ) -> Response {
         let (request, now) = (&exchange.request, Instant::now());
-        self.send(stored, &search.key, request, search.summary, &search.policy, answer, now)
+        self.send(stored, &search.key, request, &exchange.trace, search.summary, &search.policy, answer, now)
     }
 
     /// Sends a kept response.
@@ -345,12 +345,13 @@ impl Cache {
         stored: &Arc<Stored>,
         key: &[u8],
         request: &Request,
+        trace: &Trace,
         summary: FieldSummary,
         policy: &Policy,
         answer: Answer,
         now: Instant,
     ) -> Response {
-        self.store.counts.sent(answer, key, &stored.route);
+        self.store.counts.sent(answer, key, &stored.route, trace);
         let mut status = CacheStatus::hit(stored.lifetime, stored.age(now));
         status.collapsed = answer == Answer::Collapsed;
         let answered = respond(stored, request, summary, policy, status, now);
@@ -417,16 +418,19 @@ impl Cache {
         let summary = call.summary;
         // A request of the cache's own: it goes on without the client.
         let asked = own(Request::clone(&exchange.request));
-        let cache = self.clone();
+        let (cache, measured) = (self.clone(), asked.trace.clone());
         let served = spawn_local(async move { cache.forward(call, asked, origin, Some(leader)).await });
         match tokio::time::timeout(slow, served).await {
-            Ok(Ok(response)) => response,
+            Ok(Ok(response)) => {
+                exchange.trace.adopt(&measured);
+                response
+            }
             late => {
                 let now = Instant::now();
                 if late.is_err() {
                     self.store.fail(&key, now);
                 }
-                self.send(&stale, &key, &request, summary, &policy, Answer::Stale, now)
+                self.send(&stale, &key, &request, &exchange.trace, summary, &policy, Answer::Stale, now)
             }
         }
     }
@@ -449,7 +453,7 @@ impl Cache {
         let now = arrival.at;
         if let Some(stale) = &call.stale {
             if response.status == 304 {
-                return self.confirmed(&call, stale, &response.fields, arrival, leader);
+                return self.confirmed(&call, stale, &response.fields, &trace, arrival, leader);
             }
             if is_error(&response) && reuse::on_error(stale, &call.policy, now) {
                 if let Some(failure) = response.failure.take() {
@@ -459,14 +463,14 @@ impl Cache {
                 if let Some(leader) = leader {
                     leader.end(Outcome::Failed);
                 }
-                self.store.counts.sent(Answer::Stale, &call.key, &stale.route);
+                self.store.counts.sent(Answer::Stale, &call.key, &stale.route, &trace);
                 let mut status = CacheStatus::hit(stale.lifetime, stale.age(now));
                 (status.forwarded, status.origin_status) = (Some(call.why), Some(response.status));
                 let answered = respond(stale, &call.request, call.summary, &call.policy, status, now);
                 return self.encoded_soon(answered, stale, &call.key);
             }
         }
-        self.arrived(call, response, arrival, leader)
+        self.arrived(call, response, &trace, arrival, leader)
     }
 
     /// The origin has confirmed a kept response.
@@ -475,6 +479,7 @@ impl Cache {
         call: &Call,
         stale: &Arc<Stored>,
         update: &Fields,
+        trace: &Trace,
         arrival: Arrival,
         leader: Option<Leader>,
     ) -> Response {
@@ -500,7 +505,7 @@ impl Cache {
             leader.end(if still { Outcome::Kept } else { Outcome::Alone });
         }
         if !call.renews {
-            self.store.counts.sent(Answer::Validated, &call.key, &kept.route);
+            self.store.counts.sent(Answer::Validated, &call.key, &kept.route, trace);
         }
         let mut status = CacheStatus::hit(kept.lifetime, kept.age(arrival.at));
         (status.hit, status.forwarded, status.origin_status, status.stored) =
@@ -514,10 +519,12 @@ impl Cache {
         self: &Rc<Cache>,
         call: Call,
         mut response: Response,
+        trace: &Trace,
         arrival: Arrival,
         leader: Option<Leader>,
     ) -> Response {
         let mut status = CacheStatus::forwarded(call.why);
+        let route = trace.route.borrow().clone();
         let judged = storable::judge(&call.request, &response, &call.policy, arrival.since);
         let judged = match judged {
             Ok(_) if call.request.method() == b"HEAD" => Err(Refusal::Status.into()),
@@ -526,14 +533,14 @@ impl Cache {
         match judged {
             Ok(plan) => {
                 status.stored = true;
-                self.store.counts.missed(&call.key, None);
+                self.store.counts.missed(&call.key, None, route);
                 self.keep(&call, plan, &mut response, arrival, leader);
             }
             Err(refused) => {
                 let why = refused.why;
                 status.detail = Some(why.name());
                 let head = call.request.method() == b"HEAD";
-                self.store.counts.missed(&call.key, (!head).then_some(why));
+                self.store.counts.missed(&call.key, (!head).then_some(why), route);
                 let says_nothing = is_error(&response) || is_of_client(&response);
                 // A response that replaces a kept one ends it; an error does not.
                 let replaces = !refused.by_request && !says_nothing && response.status != 304;

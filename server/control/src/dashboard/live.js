@@ -88,6 +88,8 @@ function showNow(told, now) {
   showChanges(told);
   showSize(told);
   showServices(told);
+  id("routes").hidden = !told.routes?.length;
+  id("ways").replaceChildren(...(told.routes ?? []).map((one) => routeRow(one, between)));
   id("busy").textContent = `busy ${seats(told)}`;
   id("generation").hidden = !hasGenerations(told);
   id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
@@ -188,6 +190,19 @@ function showServices({ services, taken_at }) {
   id("crafts").replaceChildren(...(services ?? []).map((one) => element("tr", {}, cell(one.name), cell(one.state, one.state === "running" ? "" : "late"),
     cell(span(Math.max(0, now - Date.parse(one.since)) / 1000), "number"), cell(one.pid ? String(one.pid) : "–", "number"),
     cell(one.restarts.toLocaleString("en"), one.restarts ? "number late" : "number"), cell(one.last_end))));
+}
+
+// --- routes: what requests are for
+
+function routeRow(one, between) {
+  const each = (sum, tell, count = one.app_ms.count) => cell(sum === null || count === 0 ? "–" : tell(sum / count), "number");
+  const requests = between.delta((all) => all.routes?.find((other) => other.route === one.route)?.requests ?? 0);
+  const share = element("td", {}, element("meter", { min: 0, max: 1, value: one.share, "aria-hidden": "true" }), percent(one.share));
+  const times = ["p50", "p95", "p99"].map((name) => cell(one.total_ms.count ? time(one.total_ms[name]) : "–", "number"));
+  return element("tr", {}, cell(one.route, "path"), share, cell(or(requests < 0 ? null : requests, significant), "number"), ...times,
+    each(one.queue_ms.sum, time), each(one.cpu_ms, time), each(one.gvl_ms, time), each(one.gc_ms, time), each(one.allocations, significant),
+    each(one.queries, significant), each(one.queries_ms, time), each(one.body_bytes, bytes, one.requests),
+    cell(one.failures.toLocaleString("en"), one.failures ? "number late" : "number"));
 }
 
 // --- how workers ended

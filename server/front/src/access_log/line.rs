@@ -13,6 +13,7 @@ use settings::LogFormat;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use text::route::Buffer;
 
 /// The status that is logged if the client has gone before the response.
 const CLIENT_GONE: u16 = 499;
@@ -118,6 +119,7 @@ impl LogEntry<'_> {
         text(out, "request_id", request_id_header.and_then(|name| self.field(name)));
         text(out, "user_agent", self.field("user-agent"));
         text(out, "referer", self.field("referer"));
+        self.json_route(out);
         self.json_times(out);
         self.json_env(out);
         put(out, format_args!(",\"hijacked\":{},\"broken\":{}}}", ending.hijacked, ending.broken));
@@ -140,6 +142,18 @@ impl LogEntry<'_> {
             escape::json(out, value);
         }
         out.push(b'}');
+    }
+
+    /// Writes the app's name for the route, or else the method and the path without its ids; null if the app was not asked.
+    fn json_route(&self, out: &mut Vec<u8>) {
+        let trace = self.ending.trace;
+        let (name, mut buffer) = (trace.route.borrow(), Buffer::default());
+        let asked = self.ending.request.filter(|_| trace.worker.get() != 0);
+        let route = match name.as_deref() {
+            Some(name) => Some(name),
+            None => asked.map(|request| buffer.of_request(request.method(), request.path())),
+        };
+        text(out, "route", route.map(str::as_bytes));
     }
 
     fn json_times(&self, out: &mut Vec<u8>) {
@@ -301,7 +315,7 @@ mod tests {
             "time": "2026-01-31T12:00:00.042Z", "method": "GET", "path": "/a%20b", "query": "q=1",
             "protocol": "HTTP/1.1", "host": "example.org", "status": 200, "bytes": 2326, "remote_addr": "192.0.2.1",
             "request_id": "abc-1", "user_agent": "Mozilla/5.0 (é)", "referer": "http://x/\"a",
-            "queue_ms": 1.25, "app_ms": 20.099, "total_ms": 1_021.5, "worker": 2, "hijacked": false, "broken": true,
+            "route": "GET /a%20b", "queue_ms": 1.25, "app_ms": 20.099, "total_ms": 1_021.5, "worker": 2, "hijacked": false, "broken": true,
         });
         assert_eq!(found, wanted);
         let bad = json(None, |ending| ending.status = 400);

@@ -5,6 +5,7 @@
 //! 2. Only [`Pipeline::report`] counts and logs the failures of requests.
 
 mod compression;
+mod counted;
 mod failure_log;
 mod forwarded;
 mod probes;
@@ -22,7 +23,7 @@ use crate::vitals::Vitals;
 use compression::Compressor;
 use failure_log::FailureLog;
 use forwarded::Forwarded;
-use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
+use handler::{Answered, Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
 use net::memory::{self, Level};
 use net::task::spawn_local;
 use probes::Probes;
@@ -32,7 +33,6 @@ use request_id::{Id as RequestId, RequestIds};
 use script::Hops;
 use server_timing::Timing;
 use settings::{Settings, TrustedProxies};
-use stats::Finished;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
@@ -117,6 +117,7 @@ impl Handler for Pipeline {
                 if let Some(active) = exchange.trace.span.get() {
                     active.scripted.set(true);
                 }
+                exchange.trace.answered.set(Answered::Handler);
                 found.handle(exchange, content.clone(), Hops::default()).await
             } else {
                 match content.target(&exchange.request) {
@@ -152,18 +153,9 @@ impl Handler for Pipeline {
     }
 
     fn finished(&self, ending: &Ending<'_>) {
-        let worker = ending.trace.worker.get() != 0;
-        self.recorder.finished(&Finished {
-            status: ending.status,
-            body_bytes: ending.body_bytes,
-            queue_us: worker.then(|| ending.trace.queue_us.get()),
-            app_us: worker.then(|| ending.trace.app_us.get()),
-            cpu_us: ending.trace.cpu_us.get(),
-            gvl_us: ending.trace.gvl_us.get(),
-            total_us: u64::try_from(ending.ended.saturating_duration_since(ending.started).as_micros())
-                .unwrap_or(u64::MAX),
-            hijacked: ending.hijacked,
-        });
+        let route = ending.trace.route.borrow();
+        self.recorder.finished(&counted::request(ending, route.as_deref()));
+        drop(route);
         self.report(ending.request, ending.trace, ending.failure);
         if let Some(log) = &self.access_log {
             log.record(ending);

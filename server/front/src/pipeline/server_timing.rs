@@ -1,8 +1,8 @@
 //! `Server-Timing`: reports the stages of a request to clients that ask for it.
 //!
 //! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120,
-//! cpu;dur=12.003, gvl;dur=5.120`, each in milliseconds, and `pause` first if the request has waited for the end
-//! of a pause. Unknown values are left out. The field is present
+//! cpu;dur=12.003, gvl;dur=5.120, gc;dur=1.000, sql;desc="7";dur=9.100, route;desc="posts#show"`, each in milliseconds, and `pause` first if the
+//! request has waited for the end of a pause. `gc` and `sql` (with the number of queries) are known if the worker has sent the whole response at once. Unknown values are left out. The field is present
 //! even if it is empty, so that clients recognise the server. The app's own `Server-Timing` fields are kept.
 
 use handler::{Fields, PeerAddr, Request, Trace};
@@ -60,6 +60,20 @@ fn text(trace: &Trace) -> Vec<u8> {
         // Writing to a Vec cannot fail.
         let _ = write!(text, "{comma}{name};dur={}.{:03}", us / 1_000, us % 1_000);
     }
+    let used = trace.used.get();
+    if let Some(us) = used.gc_us {
+        let _ = write!(text, ", gc;dur={}.{:03}", us / 1_000, us % 1_000);
+    }
+    if let (Some(queries), Some(us)) = (used.queries, used.queries_us) {
+        let _ = write!(text, ", sql;desc=\"{queries}\";dur={}.{:03}", us / 1_000, us % 1_000);
+    }
+    if let Some(route) = trace.route.borrow().as_deref() {
+        // A quoted string (RFC 9110 section 5.6.4).
+        let plain = |sign| {
+            if matches!(sign, ' '..='~') && !matches!(sign, '"' | '\\' | ',' | ';') { sign } else { '?' }
+        };
+        let _ = write!(text, ", route;desc=\"{}\"", route.chars().map(plain).collect::<String>());
+    }
     text
 }
 
@@ -106,6 +120,18 @@ mod tests {
         let paused = b"pause;dur=2000.000, queue;dur=0.000, app;dur=64.120, cpu;dur=12.003, gvl;dur=0.005";
         assert_eq!(text(&trace), paused);
         trace.paused_us.set(0);
+        let plain = Trace::default();
+        plain.app_us.set(1_000);
+        plain.used.set(handler::Used {
+            gc_us: Some(250),
+            allocations: None,
+            queries: Some(7),
+            queries_us: Some(900),
+        });
+        plain.route.replace(Some("a\"b#\u{e9}".into()));
+        let more =
+            br#"queue;dur=0.000, app;dur=1.000, gc;dur=0.250, sql;desc="7";dur=0.900, route;desc="a?b#?""#;
+        assert_eq!(text(&plain), more);
         assert_eq!(text(&trace), b"queue;dur=0.000, app;dur=64.120, cpu;dur=12.003, gvl;dur=0.005");
     }
 }

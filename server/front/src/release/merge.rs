@@ -72,6 +72,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         cache: fresh.cache.reloaded(&now.cache),
         maintenance: fresh.maintenance.reloaded(&now.maintenance),
         logs: fresh.logs.reloaded(&now.logs),
+        stats: fresh.stats.reloaded(&now.stats),
         traces: fresh.traces.reloaded(&now.traces),
         health: fresh.health.reloaded(&now.health),
         shared: fresh.shared.reloaded(&now.shared),

@@ -12,8 +12,8 @@ use control::reload::{ReloadLine, ReloadWish};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot,
-    Status,
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,
+    ServerSnapshot, Status,
 };
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -125,6 +125,14 @@ impl Provider for Observer {
 
     async fn deaths(&self) -> Vec<Death> {
         self.snapshotter().await.deaths()
+    }
+
+    async fn routes(&self) -> RoutesSnapshot {
+        self.snapshotter().await.routes()
+    }
+
+    fn reset_routes(&self) {
+        self.0.snapshotter.get().into_iter().for_each(Snapshotter::reset_routes);
     }
 
     fn cache(&self, limit: usize) -> Option<CacheReport> {

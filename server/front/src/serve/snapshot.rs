@@ -14,8 +14,9 @@ use ratelimit::Ledger;
 use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
-    PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion,
-    ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot, WorkerSnapshot, WorkerState,
+    PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RouteOrder,
+    RoutesSnapshot, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot,
+    WorkerSnapshot, WorkerState,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -45,6 +46,8 @@ pub(crate) struct Snapshotter {
     started: SystemTime,
 }
 
+/// The most routes in `/stats`.
+const ROUTES: usize = 10;
 /// The most clients of a pool in the list of those that wait.
 const WAITERS: usize = 10;
 /// The maximum age of a measured PSS for interactive readers.
@@ -58,12 +61,14 @@ pub(super) struct Detail {
     age: Duration,
     /// Whether to read the CPU time.
     cpu: bool,
+    /// Whether the routes are those of `/metrics`.
+    labelled: bool,
 }
 
 impl Detail {
-    pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true };
+    pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true, labelled: false };
     /// The figures in `/metrics`.
-    pub(super) const SCRAPED: Detail = Detail { age: sys::process::KEPT, cpu: false };
+    pub(super) const SCRAPED: Detail = Detail { age: sys::process::KEPT, cpu: false, labelled: true };
 }
 
 #[derive(Clone, Copy, Default)]
@@ -109,9 +114,15 @@ impl Snapshotter {
         });
         let Ok((own, machine, workers)) = measured.await else {
             // Only a panic leads here. The figures are then left out.
-            return self.snapshot(Usage::default(), None, &processes, std::iter::repeat(Usage::default()));
+            return self.snapshot(
+                Usage::default(),
+                None,
+                &processes,
+                std::iter::repeat(Usage::default()),
+                detail,
+            );
         };
-        self.snapshot(own, Some(&machine), &processes, workers)
+        self.snapshot(own, Some(&machine), &processes, workers, detail)
     }
 
     /// Returns the server's load. Reads no file.
@@ -157,6 +168,16 @@ impl Snapshotter {
         }
     }
 
+    /// Returns the figures by route.
+    pub(crate) fn routes(&self) -> RoutesSnapshot {
+        Recorder::routes(&self.recorders)
+    }
+
+    /// Forgets the figures by route.
+    pub(crate) fn reset_routes(&self) {
+        self.recorders.iter().for_each(Recorder::reset_routes);
+    }
+
     /// Returns the counts of the rate limits in force.
     fn rate_limits(&self) -> Option<RateLimitsSnapshot> {
         let settings = self.current.borrow();
@@ -198,6 +219,7 @@ impl Snapshotter {
         machine: Option<&Machine>,
         processes: &Processes,
         workers: impl IntoIterator<Item = Usage>,
+        detail: Detail,
     ) -> ServerSnapshot {
         let now = (Instant::now(), SystemTime::now());
         let rows = processes.workers.iter().zip(workers);
@@ -256,6 +278,10 @@ impl Snapshotter {
                 .encryption
                 .is_used()
                 .then(|| TlsSnapshot::of(&self.recorders, crate::tls::certificates(&self.encryption))),
+            routes: match detail.labelled {
+                true => self.routes().labelled(self.current.borrow().stats.route_metrics),
+                false => self.routes().first(ROUTES, RouteOrder::Time),
+            },
             front: Snapshot::of(&self.recorders),
         }
     }

@@ -178,6 +178,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
         logs: logs_of(&taker, development && facts.app.is_some() && !facts.attached),
+        stats: Section::take(&taker),
         traces: traces_of(&taker),
         control: control::control(&taker, facts),
         health: health(&taker),

@@ -21,6 +21,7 @@ pub use crate::table::rack::Rack;
 pub use crate::table::reload::Reload;
 pub use crate::table::shared::Shared;
 pub use crate::table::site::FileCache;
+pub use crate::table::stats::Stats;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
 pub use crate::table::traces::Traces;
@@ -89,6 +90,7 @@ pub struct Settings {
     pub sites: Sites,
     pub mruby: Mruby,
     pub logs: Logs,
+    pub stats: Stats,
     pub traces: Traces,
     pub control: Control,
     /// Paths of the app's addresses that the server answers itself.

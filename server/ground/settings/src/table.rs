@@ -27,6 +27,7 @@ pub(crate) mod reload;
 pub(crate) mod section;
 pub(crate) mod shared;
 pub(crate) mod site;
+pub(crate) mod stats;
 pub(crate) mod taker;
 pub(crate) mod timeouts;
 pub(crate) mod tls;
@@ -59,6 +60,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         compression::Compression::OPTIONS,
         cache::Cache::OPTIONS,
         logs::Logs::OPTIONS,
+        stats::Stats::OPTIONS,
         traces::Traces::OPTIONS,
         timeouts::Timeouts::OPTIONS,
         limits::Limits::OPTIONS,

@@ -11,6 +11,7 @@ use crate::in_flight::InFlight;
 use crate::puma::PumaStatus;
 use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::reloads::{ReforkOutcome, ReloadOutcome, UpgradeOutcome};
+use crate::route::RouteSnapshot;
 use crate::scrape::Scrape;
 use crate::server::{PoolSnapshot, QueueSnapshot, ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::Snapshot;
@@ -19,8 +20,8 @@ use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
 /// The parts of the server that have tables of their own.
-const APART: [&str; 9] =
-    ["workers", "queue", "queue_classes", "waiters", "pools", "handlers", "acme", "tls", "front"];
+const APART: [&str; 10] =
+    ["workers", "queue", "queue_classes", "waiters", "pools", "handlers", "acme", "tls", "routes", "front"];
 
 fn table(name: &str) -> String {
     match name {
@@ -38,6 +39,7 @@ fn table(name: &str) -> String {
         "acme" => fields::<CertificateSnapshot>("field", |_| true),
         "tls" => fields::<TlsSnapshot>("field", |_| true),
         "handlers" => fields::<HandlersSnapshot>("field", |_| true),
+        "routes" => fields::<RouteSnapshot>("field", |_| true),
         "counters" => fields::<Snapshot>("field", |figure| !is_histogram(figure)),
         "histograms" => fields::<Snapshot>("field", is_histogram),
         "requests" => fields::<InFlight>("field", |_| true),

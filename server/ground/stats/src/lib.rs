@@ -20,6 +20,7 @@ mod deaths;
 mod docs;
 mod durations;
 mod figures;
+mod finished;
 mod handlers;
 mod handshakes;
 mod health;
@@ -29,12 +30,16 @@ mod interruptions;
 mod interval;
 mod libraries;
 mod load;
+mod log_histogram;
 mod memory;
 mod puma;
 mod queue;
 mod rate_limits;
 mod recorder;
 mod reloads;
+mod route;
+mod route_counts;
+mod routes;
 mod scrape;
 mod server;
 mod services;
@@ -52,6 +57,7 @@ pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, Steps};
 pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
+pub use finished::{Finished, RouteKind, RouteOf, Used};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
 pub use handshakes::Handshake;
 pub use health::{Health, ServerState, Status};
@@ -64,11 +70,12 @@ pub use load::{FiberLoad, Load, RecentLoad};
 pub use memory::{MemoryLevel, MemorySnapshot};
 pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
-pub use recorder::{Connection, Fault, Finished, Recorder};
+pub use recorder::{Connection, Fault, Recorder};
 pub use reloads::{
     ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,
     UpgradeOutcome, UpgradesSnapshot,
 };
+pub use route::{RouteOrder, RouteSnapshot, RoutesSnapshot};
 pub use scrape::metrics;
 pub use server::{
     FiberSeats, HeldSnapshot, OutOfBandGc, PoolSnapshot, QueueSnapshot, RubyVersion, ServerSnapshot,

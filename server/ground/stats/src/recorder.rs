@@ -2,7 +2,10 @@
 
 use crate::durations::Durations;
 use crate::figures::Merged;
+use crate::finished::Finished;
 use crate::handshakes::{Handshake, Handshakes};
+use crate::route::RoutesSnapshot;
+use crate::routes::{Routes, merged};
 use crate::totals::{ConnectionCells, ConnectionCounts, FaultCounts, RequestCounts};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,28 +21,6 @@ pub enum Fault {
     Server,
 }
 
-/// A request that has ended. Times are in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Finished {
-    /// The status of the final response; 0 if none was sent because the client had left (counted as 499).
-    pub status: u16,
-    /// The body bytes sent.
-    pub body_bytes: u64,
-    /// The wait for a worker; `None` if none was needed (a file, an invalid request).
-    pub queue_us: Option<u32>,
-    /// The time in the app; `None` if the app was not involved.
-    pub app_us: Option<u32>,
-    /// The processor time within the app's time; `None` if it was not measured.
-    pub cpu_us: Option<u32>,
-    /// The app's wait for Ruby's global lock; `None` if it was not measured, or cannot be.
-    pub gvl_us: Option<u32>,
-    /// The time from the first byte of the request to the last of the response.
-    pub total_us: u64,
-    /// Set if the connection was taken over. The request is counted as such; its total time, which is that of
-    /// a session, is not recorded.
-    pub hijacked: bool,
-}
-
 /// The counters of one thread. Clones share the same counters: the thread keeps one, and snapshots are taken
 /// of another.
 #[derive(Debug, Clone, Default)]
@@ -52,13 +33,14 @@ struct Shared {
     handshakes: Mutex<Handshakes>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub requests: RequestCounts,
     pub failures: FaultCounts,
     pub body_bytes: u64,
     /// Queue, app, total, processor time, GVL.
     pub times: [Durations; 5],
+    pub routes: Routes,
 }
 
 /// An open connection, counted until it is dropped.
@@ -96,8 +78,23 @@ impl Recorder {
 
     /// Counts a request that has ended.
     #[inline]
-    pub fn finished(&self, request: &Finished) {
+    pub fn finished(&self, request: &Finished<'_>) {
         self.counted().finished(request);
+    }
+
+    /// Sets the most routes that are counted by themselves (`stats.routes`); 0: none is.
+    pub fn count_routes(&self, most: usize) {
+        self.counted().routes.set_limit(most);
+    }
+
+    /// Returns the figures by route, of all threads. Each is locked while its routes are copied: up to 2.5 KiB each.
+    pub fn routes<'a>(all: impl IntoIterator<Item = &'a Recorder>) -> RoutesSnapshot {
+        merged(all.into_iter().map(|one| one.counted().routes.clone()))
+    }
+
+    /// Forgets the figures by route.
+    pub fn reset_routes(&self) {
+        self.counted().routes.reset();
     }
 
     pub fn failed(&self, fault: Fault) {
@@ -147,7 +144,7 @@ impl Counted {
     }
 
     #[inline]
-    fn finished(&mut self, request: &Finished) {
+    fn finished(&mut self, request: &Finished<'_>) {
         let counts = &mut self.requests;
         counts.total += 1;
         counts.hijacked += u64::from(request.hijacked);
@@ -162,7 +159,11 @@ impl Counted {
             _ => {}
         }
         self.body_bytes = self.body_bytes.saturating_add(request.body_bytes);
-        let [queue, app, cpu, gvl] = [request.queue_us, request.app_us, request.cpu_us, request.gvl_us];
+        self.routes.finished(request);
+        // The slow ones that are measured, too, would bias the histograms.
+        let sampled = |us: Option<u32>| us.filter(|_| request.sampled);
+        let (queue, app) = (request.queue_us, request.app_us);
+        let [cpu, gvl] = [request.cpu_us, request.gvl_us].map(sampled);
         let total = (!request.hijacked).then_some(request.total_us);
         let times = [queue.map(u64::from), app.map(u64::from), total, cpu.map(u64::from), gvl.map(u64::from)];
         for (durations, us) in self.times.iter_mut().zip(times) {

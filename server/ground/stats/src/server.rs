@@ -15,6 +15,7 @@ use crate::memory::MemorySnapshot;
 use crate::queue::{QueueClassSnapshot, WaiterSnapshot};
 use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
+use crate::route::RouteSnapshot;
 use crate::services::ServiceSnapshot;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
@@ -150,6 +151,10 @@ figures! {
         /// Handshakes and certificates, see below; null when no address begins with `ssl://`.
         #[serde(default)]
         tls: Option<TlsSnapshot> = part,
+        /// The routes with the most time in the app, at most ten, see below; `GET /routes` has all. Empty if [`stats.routes`](settings.md#statsroutes)
+        /// is 0.
+        #[serde(default)]
+        routes: Vec<RouteSnapshot> = part,
         /// The counters of the front threads.
         #[serde(flatten)]
         front: Snapshot = flat,
@@ -533,6 +538,7 @@ pub(crate) mod tests {
             waiters: Vec::new(),
             acme: Vec::new(),
             tls: None,
+            routes: Vec::new(),
             front: Snapshot::default(),
         }
     }

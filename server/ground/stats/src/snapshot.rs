@@ -80,7 +80,8 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::{Fault, Finished};
+    use crate::finished::Finished;
+    use crate::recorder::Fault;
 
     #[test]
     fn recorders_add_up() {
@@ -93,19 +94,21 @@ mod tests {
             cpu_us: Some(100),
             gvl_us: None,
             total_us: 1_000,
-            hijacked: false,
+            sampled: true,
+            ..Finished::default()
         };
         recorders[0].finished(&page);
         recorders[1].finished(&page);
+        recorders[1].finished(&Finished { sampled: false, ..page });
         recorders[1].finished(&Finished { status: 404, total_us: 70, ..Finished::default() });
         recorders[1].failed(Fault::App);
         let snapshot = Snapshot::of(&recorders);
         let requests =
-            RequestCounts { total: 3, successful: 2, client_errors: 1, ..RequestCounts::default() };
+            RequestCounts { total: 4, successful: 3, client_errors: 1, ..RequestCounts::default() };
         assert_eq!(snapshot.requests, requests);
         assert_eq!(snapshot.failures, FaultCounts { client: 0, app: 1, server: 0 });
-        assert_eq!(snapshot.sent_body_bytes, 20);
-        assert_eq!((snapshot.queue_ms.count, snapshot.app_ms.count, snapshot.total_ms.count), (2, 2, 3));
+        assert_eq!(snapshot.sent_body_bytes, 30);
+        assert_eq!((snapshot.queue_ms.count, snapshot.app_ms.count, snapshot.total_ms.count), (3, 3, 4));
         assert_eq!((snapshot.app_cpu_ms.count, snapshot.app_cpu_ms.max, snapshot.gvl_ms.count), (2, 0.1, 0));
         assert!(!snapshot.app_ms.buckets.is_empty());
         assert!(snapshot.without_buckets().app_ms.buckets.is_empty());

@@ -13,6 +13,7 @@ mod number;
 pub mod people;
 pub mod percent;
 pub mod rate;
+pub mod route;
 pub mod size;
 pub mod span;
 pub mod switch;

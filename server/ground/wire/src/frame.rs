@@ -4,6 +4,8 @@ use crate::Malformed;
 
 /// The size of the header in bytes.
 pub const HEADER: usize = 12;
+/// The offset of the route's number in a header.
+const ROUTE: usize = 6;
 /// The largest payload in bytes. A response head of the largest size with a full inline body fits.
 pub const MAX_PAYLOAD: usize = (1 << 20) + (64 << 10);
 
@@ -97,6 +99,18 @@ kinds! {
     Collected = 0x90,
     /// Worker to front: the first frame of a connection from a spawned worker.
     Hello = 0x91,
+    /// Worker to front: a route of the app, which has a number from now on.
+    Route = 0x92,
+    /// Worker to front: what the request has used, before the end of its response.
+    Used = 0x93,
+}
+
+impl FrameKind {
+    /// Returns whether the header of such a frame has the number of a route.
+    #[inline]
+    fn has_route(self) -> bool {
+        matches!(self, FrameKind::Response | FrameKind::End | FrameKind::Route)
+    }
 }
 
 /// The twelve bytes before every payload.
@@ -107,6 +121,8 @@ pub struct Header {
     pub kind: FrameKind,
     /// See [`flag`].
     pub flags: u8,
+    /// The number of a route in RESPONSE, END and ROUTE ([`crate::route`]); 0 if there is none, and in other frames.
+    pub route: u16,
     /// The request id; 0 if the frame concerns the whole worker.
     pub id: u32,
 }
@@ -118,6 +134,7 @@ impl Header {
         out[0..4].copy_from_slice(&self.len.to_le_bytes());
         out[4] = self.kind as u8;
         out[5] = self.flags;
+        out[ROUTE..ROUTE + 2].copy_from_slice(&self.route.to_le_bytes());
         out[8..12].copy_from_slice(&self.id.to_le_bytes());
         out
     }
@@ -125,19 +142,20 @@ impl Header {
     /// Decodes and checks a header.
     ///
     /// # Errors
-    /// Fails if the kind is unknown, reserved bytes are not zero, or the payload exceeds [`MAX_PAYLOAD`].
+    /// Fails if the kind is unknown, its frames have no route but a number of one, or the payload exceeds [`MAX_PAYLOAD`].
     #[inline]
     pub fn from_bytes(bytes: &[u8; HEADER]) -> Result<Header, Malformed> {
-        let [l0, l1, l2, l3, kind, flags, z0, z1, i0, i1, i2, i3] = *bytes;
+        let [l0, l1, l2, l3, kind, flags, r0, r1, i0, i1, i2, i3] = *bytes;
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
         if len as usize > MAX_PAYLOAD {
             return Err(Malformed("payload is longer than a frame may be"));
         }
-        if (z0, z1) != (0, 0) {
-            return Err(Malformed("reserved bytes of the header are not zero"));
-        }
         let kind = FrameKind::from_byte(kind).ok_or(Malformed("unknown kind"))?;
-        Ok(Header { len, kind, flags, id: u32::from_le_bytes([i0, i1, i2, i3]) })
+        let route = u16::from_le_bytes([r0, r1]);
+        if route != 0 && !kind.has_route() {
+            return Err(Malformed("the number of a route in a frame that has none"));
+        }
+        Ok(Header { len, kind, flags, route, id: u32::from_le_bytes([i0, i1, i2, i3]) })
     }
 
     /// Returns whether a file descriptor is sent with the frame.
@@ -171,7 +189,7 @@ impl<'a> Frame<'a> {
 #[inline]
 pub fn begin(out: &mut Vec<u8>, kind: FrameKind, flags: u8, id: u32) -> usize {
     let start = out.len();
-    out.extend_from_slice(&Header { len: 0, kind, flags, id }.to_bytes());
+    out.extend_from_slice(&Header { len: 0, kind, flags, route: 0, id }.to_bytes());
     start
 }
 
@@ -182,6 +200,12 @@ pub fn finish(out: &mut [u8], start: usize, behind: usize) {
     let len = (out.len() - start - HEADER + behind) as u32;
     debug_assert!(len as usize <= MAX_PAYLOAD);
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+/// Sets the number of the route in a frame of a kind that has one.
+#[inline]
+pub fn set_route(frame: &mut [u8], route: u16) {
+    frame[ROUTE..ROUTE + 2].copy_from_slice(&route.to_le_bytes());
 }
 
 /// Appends a frame with a small payload.
@@ -291,8 +315,8 @@ mod tests {
 
     #[test]
     fn breaches_name_their_rule() {
-        let good = Header { len: 0, kind: FrameKind::End, flags: 0, id: 0 }.to_bytes();
-        for (at, byte, rule) in [(3, 0x7f, "longer"), (4, 0x70, "unknown kind"), (6, 1, "reserved")] {
+        let good = Header { len: 0, kind: FrameKind::Body, flags: 0, route: 0, id: 0 }.to_bytes();
+        for (at, byte, rule) in [(3, 0x7f, "longer"), (4, 0x70, "unknown kind"), (6, 1, "route")] {
             let mut bad = good;
             bad[at] = byte;
             let refusal = Frame::cut(&bad).unwrap_err().to_string();
@@ -302,9 +326,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_header_survives_the_round_trip(kind in any::<u8>(), flags in any::<u8>(), id in any::<u32>(), len in 0..=MAX_PAYLOAD as u32) {
+        fn every_header_survives_the_round_trip(kind in any::<u8>(), flags in any::<u8>(), route: u16, id in any::<u32>(), len in 0..=MAX_PAYLOAD as u32) {
             if let Some(kind) = FrameKind::from_byte(kind) {
-                let header = Header { len, kind, flags, id };
+                let header = Header { len, kind, flags, route: if kind.has_route() { route } else { 0 }, id };
                 prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
             }
         }

@@ -16,6 +16,7 @@ pub mod hello;
 pub mod names;
 pub mod request;
 pub mod response;
+pub mod route;
 #[cfg(test)]
 mod ruby;
 pub mod scoreboard;
@@ -23,12 +24,13 @@ pub mod seats;
 pub mod template;
 pub mod times;
 pub mod traces;
+pub mod used;
 
 pub use frame::{Frame, FrameKind, Header, flag};
 pub use seats::Seats;
 
 /// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 
 /// Why bytes from the other side were refused. The text names the broken rule of `docs/internals/wire.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::frame::{self, FrameKind, flag};
-use crate::{hello, names, scoreboard, template, times, traces};
+use crate::{hello, names, route, scoreboard, template, times, traces};
 
 /// `END` is a keyword of Ruby.
 fn name(name: &str) -> String {
@@ -76,6 +76,8 @@ module Firebrick
         ("MOST_BYTES", traces::MOST_BYTES),
     ];
     module(&mut out, "Limits of TRACES.", "Traces", limits.map(sizes));
+    let limits = [("MOST", usize::from(route::MOST)), ("LONGEST", route::LONGEST)];
+    module(&mut out, "Limits of ROUTE.", "Route", limits.map(sizes));
     for (words, about) in template::ALL.iter().zip([
         "First words of messages from the front.",
         "First words of messages to the front.",

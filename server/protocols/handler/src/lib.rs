@@ -27,6 +27,7 @@ mod lent;
 pub mod path;
 pub mod proxying;
 mod request;
+mod route;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -38,12 +39,14 @@ pub use fields::{Fields, Frozen, Span};
 pub use kept::Kept;
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
+pub use route::{Answered, Used};
 
 use held::{Account, Holding};
 use net::TunnelEnd;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -112,6 +115,11 @@ pub struct Trace {
     pub cpu_us: Cell<Option<u32>>,
     /// The wait for Ruby's global lock (GVL) in the app; `None` if it was not measured, or cannot be.
     pub gvl_us: Cell<Option<u32>>,
+    /// What the request has used in its worker.
+    pub used: Cell<Used>,
+    /// The app's name for what the request is for; `None` if it has given none.
+    pub route: RefCell<Option<Arc<str>>>,
+    pub answered: Cell<Answered>,
     /// The request's part of a distributed trace; empty if it is not recorded.
     pub span: OnceCell<Box<trace::Active>>,
     /// Failures that a handler has replaced by its own response; see [`Trace::note`].
@@ -130,6 +138,28 @@ impl Trace {
     /// log.
     pub fn note(&self, failure: Failure) {
         self.failures.borrow_mut().push(failure);
+    }
+
+    /// Takes over the measurements of another exchange, which was made to answer this one.
+    pub fn adopt(&self, other: &Trace) {
+        self.asked.set(other.asked.get());
+        self.queue_us.set(other.queue_us.get());
+        self.app_us.set(other.app_us.get());
+        self.worker.set(other.worker.get());
+        self.measure.set(other.measure.get());
+        self.cpu_us.set(other.cpu_us.get());
+        self.gvl_us.set(other.gvl_us.get());
+        self.used.set(other.used.get());
+        self.answered.set(other.answered.get());
+        self.route.replace(other.route.borrow().clone());
+    }
+
+    /// Records that the cache has answered with a response of this route, if it knows the app's name for it.
+    pub fn was_kept(&self, route: Option<Arc<str>>) {
+        self.answered.set(Answered::Cache);
+        if route.is_some() {
+            self.route.replace(route);
+        }
     }
 
     /// Returns the request, if the handler has dropped it.

@@ -22,7 +22,9 @@ use std::rc::Rc;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
-use wire::{Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
+use wire::{
+    Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times, used::Used,
+};
 
 /// Bytes that are copied to the disk at a time.
 const BLOCK: usize = 16 << 10;
@@ -75,9 +77,10 @@ impl Settlement {
     }
 
     /// Adds a request that has ended.
-    fn add(&mut self, times: Times, turn: Option<Turn>) {
+    fn add(&mut self, times: Times, sampled: bool, turn: Option<Turn>) {
         self.apps.push((Duration::from_micros(times.app_us.into()), turn));
-        if let Some(gvl_us) = times.gvl_us {
+        // The slow ones that a worker measures by itself would bias the sums.
+        if let Some(gvl_us) = times.gvl_us.filter(|_| sampled) {
             let (count, app, gvl) = self.measured;
             self.measured = (count + 1, app + u64::from(times.app_us), gvl + u64::from(gvl_us));
         }
@@ -159,6 +162,8 @@ impl Link {
             }
             FrameKind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
             FrameKind::Resumed => settled.resumed += 1,
+            FrameKind::Route => self.named(frame)?,
+            FrameKind::Used => self.call(frame)?.used(Used::decode(payload)?),
             FrameKind::Interim => {
                 let (call, response) = (self.call(frame)?, Response::decode_interim(payload)?);
                 call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
@@ -176,6 +181,7 @@ impl Link {
                     Ok(stream) => ReplyEvent::Head(head(&response, stream)),
                     Err(failure) => ReplyEvent::Failed(failure),
                 });
+                self.route(&call, frame.header.route)?;
                 if is_last(frame) {
                     end(&call, response.times, Ok(()), settled);
                 } else {
@@ -211,6 +217,7 @@ impl Link {
             }
             FrameKind::End => {
                 let (call, times) = (self.call(frame)?, Times::decode(payload)?);
+                self.route(&call, frame.header.route)?;
                 let result = match frame.header.flags & flag::FAILED {
                     0 => Ok(()),
                     _ => Err(Failure::app(502, "the app failed inside the response body")),
@@ -257,6 +264,27 @@ impl Link {
             return Err(Malformed("a frame other than TAKEN while an offer is open"));
         }
         Ok(call)
+    }
+
+    /// Records the name of a route.
+    fn named(&self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let name = wire::route::name(frame)?;
+        let (mut routes, at) = (self.routes.borrow_mut(), usize::from(frame.header.route) - 1);
+        if routes.len() <= at {
+            routes.resize(at + 1, None);
+        }
+        routes[at] = Some(name.into());
+        Ok(())
+    }
+
+    /// Tells a request its route.
+    #[inline]
+    fn route(&self, call: &Call, number: u16) -> Result<(), Malformed> {
+        let Some(at) = usize::from(number).checked_sub(1) else { return Ok(()) };
+        let routes = self.routes.borrow();
+        let name = routes.get(at).and_then(Option::as_ref).ok_or(Malformed("a route without a name"))?;
+        call.trace.route.replace(Some(name.clone()));
+        Ok(())
     }
 
     /// Takes back the requests from number `from` on. The front may have withdrawn some of them already.
@@ -309,7 +337,7 @@ fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Set
     }
     call.reply.on_end(result);
     call.finished();
-    settled.add(times, call.take_turn());
+    settled.add(times, call.trace.measure.get(), call.take_turn());
 }
 
 fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Result<(), Malformed> {

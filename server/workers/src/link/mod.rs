@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::net::UnixStream;
 
@@ -36,6 +37,8 @@ pub(crate) struct Link {
     flights: RefCell<Slab<Flight>>,
     sent: Cell<u64>,
     partial: RefCell<Vec<u8>>,
+    /// The names of the app's routes, by their numbers less one.
+    routes: RefCell<Vec<Option<Arc<str>>>>,
     fds: RefCell<VecDeque<Passed>>,
     waker: RefCell<Option<Waker>>,
     scheduled: Cell<bool>,
@@ -65,6 +68,7 @@ impl Link {
             flights: RefCell::default(),
             sent: Cell::new(0),
             partial: RefCell::default(),
+            routes: RefCell::default(),
             fds: RefCell::default(),
             waker: RefCell::default(),
             scheduled: Cell::new(false),

@@ -149,6 +149,7 @@ impl Rack {
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
         let measure = self.samples.next() || trace.measure.get();
+        trace.measure.set(measure);
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {
             Collected::Empty => CallBody::Nothing,

@@ -78,7 +78,14 @@ module Firebrick
         put_handles
         raise @job.error if @job.error
 
-        @worker.app.call(@env).tap { exit!(0) if @worker.abandoned? }
+        @worker.app.call(@env).tap do
+          exit!(0) if @worker.abandoned?
+          name_route
+        end
+      end
+
+      def name_route
+        @response.route = RouteNames.number(@env) if @env
       end
 
       # Adds the objects through which the app reaches its request. They refer to this request wherever they are called.
@@ -121,6 +128,7 @@ module Firebrick
         return @response.stop(true) if Firebrick::Exchange.client_gone?(error)
 
         @failed = true
+        name_route
         page(error, unsent)
         @response.unsent? ? fall_back : @response.stop(true)
       end

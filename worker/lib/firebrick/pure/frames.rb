@@ -19,6 +19,13 @@ module Firebrick
         [payload.bytesize, kind, flags, 0, id].pack("VCCvV") << payload
       end
 
+      # Sets the number of the route in a frame.
+      def routed(frame, route)
+        frame.setbyte(6, route & 0xff)
+        frame.setbyte(7, route >> 8)
+        frame
+      end
+
       # Returns the payload's length from the header at +at+. Reads single bytes, because `unpack` makes a string and an
       # array.
       def length(bytes, at)
@@ -26,7 +33,7 @@ module Firebrick
         kind = bytes.getbyte(at + 4)
         raise Malformed, "payload is longer than a frame may be" if length > Wire::MAX_PAYLOAD
         unless bytes.getbyte(at + 6).zero? && bytes.getbyte(at + 7).zero?
-          raise Malformed, "reserved bytes of the header are not zero"
+          raise Malformed, "the number of a route in a frame that has none"
         end
         raise Malformed, "unknown kind" if kind < Wire::Frame::REQUEST || kind > Wire::Frame::INPUT
 

@@ -39,6 +39,9 @@ module Firebrick
       attr_reader :number
       # The number of requests taken up or discarded; whether RETURNED has been sent and RESUME has not come.
       attr_accessor :passed, :closed
+      # Whether the front knows the name of a route, by the route's number. Of full length, because in JRuby several
+      # threads must not write an Array that grows.
+      attr_reader :routes
       # The Upload in progress.
       attr_accessor :upload
 
@@ -53,6 +56,7 @@ module Firebrick
         @news = ConditionVariable.new
         @passed = 0
         @closed = false
+        @routes = Array.new(Wire::Route::MOST + 1)
       end
 
       # Returns whether descriptors can be sent and received.

@@ -31,6 +31,7 @@ module Firebrick
       def prepare(app, base, options)
         @app = app
         @base = base
+        Pure::RouteNames.look_for_frameworks
         raise Error, "fibers need CRuby with the native part: set fibers to \"off\"" if options[:fibers].positive?
 
         @options = options.slice(:max_head, :rack3)

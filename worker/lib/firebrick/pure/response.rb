@@ -26,6 +26,8 @@ module Firebrick
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
       end
 
+      # The number of the request's route; 0: none is known.
+      attr_accessor :route
       # Its duration, when it has ended.
       attr_reader :took_us
 
@@ -45,6 +47,7 @@ module Firebrick
         @window = Wire::INITIAL_WINDOW
         @gone = false
         @writer = nil
+        @route = 0
       end
 
       # Returns whether nothing of it has been sent.
@@ -220,11 +223,7 @@ module Firebrick
       # Sends END, if it has not been sent.
       def stop(failed)
         in_order do
-          next if ended?
-
-          bytes = times
-          @stage = :ended
-          send_frame(Wire::Frame::FINISH, bytes, failed ? Wire::Flag::FAILED : 0)
+          send_end(failed) unless ended?
         end
       end
 

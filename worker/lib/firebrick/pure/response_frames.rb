@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/pure/frames"
+require "firebrick/pure/route_names"
 
 module Firebrick
   module Pure
@@ -18,6 +19,7 @@ module Firebrick
       end
 
       def send_whole(head, body)
+        announce_route
         bytes = response(head, body, Wire::Flag::WHOLE)
         @stage = :ended
         return @link.put(bytes) unless @inbox.goes_on?
@@ -28,6 +30,7 @@ module Firebrick
 
       def send_head(head, body, flags = 0, descriptor = nil)
         flags |= Wire::Flag::FD if descriptor
+        announce_route
         bytes = response(head, body, flags)
         @stage = :begun
         @link.put(bytes, descriptor)
@@ -36,8 +39,8 @@ module Firebrick
       # Encodes RESPONSE. All numbers are packed at once.
       def response(head, body, flags)
         fields = head.fields
-        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Wire::Frame::RESPONSE, flags, 0, @id,
-                   head.status, head.count, take_time, cpu_took_us, Wire::UNKNOWN_TIME]
+        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Wire::Frame::RESPONSE, flags, @route,
+                   @id, head.status, head.count, take_time, cpu_took_us, Wire::UNKNOWN_TIME]
         numbers.pack("VCCvVvvV3") << fields << body
       end
 
@@ -45,6 +48,21 @@ module Firebrick
         send_head(@head, @waiting)
         @waiting = "".b
         nil
+      end
+
+      # Sends the name of the route, unless the front knows it. It may come twice, from two threads.
+      def announce_route
+        return if @route.zero? || @link.routes[@route]
+
+        @link.put(Frames.routed(Frames.frame(Wire::Frame::ROUTE, 0, RouteNames.name(@route).b), @route))
+        @link.routes[@route] = true
+      end
+
+      def send_end(failed)
+        announce_route
+        bytes = Frames.frame(Wire::Frame::FINISH, @id, times, failed ? Wire::Flag::FAILED : 0)
+        @stage = :ended
+        @link.put(Frames.routed(bytes, @route))
       end
 
       def times

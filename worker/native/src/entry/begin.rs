@@ -10,7 +10,7 @@ use crate::watchdog::Port;
 use crate::worker::place::{self, place};
 use crate::worker::task::ServingThread;
 use crate::worker::{Help, Options, Worker, worker};
-use crate::{links, serve};
+use crate::{links, routes, serve};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -40,10 +40,17 @@ impl Named {
 /// those that [`read`] reads.
 pub(super) fn prepare(gvl: &mut Gvl, app: Value, base: Value, options: Value) -> Value {
     names::look_up(gvl);
+    get_ready_to_measure(gvl);
     place().set_app(gvl, app, base);
     let options = read(gvl, base, Named(options));
     OPTIONS.with(gvl, |slot| *slot = Some(options));
     NIL
+}
+
+/// Looks at what the loaded app and this Ruby tell about requests. May raise.
+fn get_ready_to_measure(gvl: &mut Gvl) {
+    ruby::find_gc_figures(gvl);
+    routes::look_for_frameworks(gvl);
 }
 
 fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
@@ -98,6 +105,7 @@ pub(super) fn start(
 /// `revive` or `release`. Returns its serial number.
 pub(super) fn attach(gvl: &mut Gvl, app: Value, base: Value, options: Value, front: Value) -> Value {
     names::look_up(gvl);
+    get_ready_to_measure(gvl);
     let options = read(gvl, base, Named(options));
     let front = Named(front);
     let [scoreboard, slot_len, bell] = ["scoreboard", "slot_len", "bell"].map(|name| front.number(gvl, name));

@@ -324,7 +324,7 @@ pub(crate) fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, strand: Opt
     let (index, now_us) = (own.thread.index, os::now_us());
     let task = strand.and_then(|strand| strand.task.get());
     if let (Some(strand), Some(task)) = (strand, task.filter(|task| task.active.get())) {
-        task.enter();
+        task.enter(gvl);
         // For the scoreboard, it has run since its last wait, without the turns of other fibers.
         let since_us = now_us.saturating_sub(strand.computed_us.get());
         worker(gvl, |w| w.scoreboard.begin(index, task.link.get(), task.id.get(), since_us));
@@ -346,7 +346,7 @@ pub(crate) fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, strand: Opt
     blocking::returns(own.thread);
     strand.into_iter().for_each(|strand| reuse::come_back(gvl, strand));
     if let Some(task) = task.filter(|task| task.active.get()) {
-        task.leave();
+        task.leave(gvl);
     }
     worker(gvl, |w| w.scoreboard.rests(index));
     if let Err(unwind) = left {

@@ -60,6 +60,12 @@ impl Module {
         }
     }
 
+    /// Makes a module in this one.
+    pub(crate) fn under(&self, name: &CStr) -> Module {
+        // SAFETY: a module and a C string.
+        Module(unsafe { rb_sys::rb_define_module_under(self.0, name.as_ptr()) })
+    }
+
     /// Defines a class of [`handle`]s.
     pub(crate) fn define_handle(&self, name: &CStr) {
         handle::define(self.0, name);

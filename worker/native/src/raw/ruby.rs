@@ -6,6 +6,7 @@
 use super::gvl::{Gvl, enter};
 use rb_sys::{ID, VALUE};
 use std::ffi::{CStr, c_char, c_int, c_long};
+use std::sync::OnceLock;
 
 /// A Ruby value. It is safe from the collector only while on the machine stack or in a [`Slot`]; using it needs a [`Gvl`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -366,6 +367,39 @@ pub(crate) fn each<B: Block>(_gvl: &mut Gvl, receiver: Value, method: Id, data: 
 pub(crate) fn gc_count(_gvl: &Gvl) -> usize {
     // SAFETY: reads a counter.
     unsafe { rb_sys::rb_gc_count() as usize }
+}
+
+/// The keys of `GC.stat` that [`gc_figures`] reads: `:time`, which Ruby has since 3.1, and `:total_allocated_objects`.
+static GC_KEYS: OnceLock<(Option<Value>, Value)> = OnceLock::new();
+
+/// Looks for what Ruby tells about its collector, before [`gc_figures`] is called.
+pub(crate) fn find_gc_figures(gvl: &mut Gvl) {
+    GC_KEYS.get_or_init(|| {
+        // Symbols that C code has made are never collected.
+        let (time, objects) = (symbol(gvl, "time"), symbol(gvl, "total_allocated_objects"));
+        // An unknown key raises.
+        // SAFETY: called with the GVL and a Symbol.
+        let known = protect(gvl, |_| _ = unsafe { rb_sys::rb_gc_stat(time.0) }).is_ok();
+        (known.then_some(time), objects)
+    });
+}
+
+/// Returns the milliseconds in the collector (0 before Ruby 3.1), and the number of objects that were allocated, since the start of the process.
+pub(crate) fn gc_figures(_gvl: &Gvl) -> (u64, u64) {
+    // SAFETY: called with the GVL and a Symbol that `GC.stat` knows, so that nothing is raised.
+    let read = |key: Value| unsafe { rb_sys::rb_gc_stat(key.0) as u64 };
+    GC_KEYS.get().map_or((0, 0), |(time, objects)| (time.map_or(0, read), read(*objects)))
+}
+
+/// Returns whether the collector tells its time.
+pub(crate) fn has_gc_time(_gvl: &Gvl) -> bool {
+    GC_KEYS.get().is_some_and(|(time, _)| time.is_some())
+}
+
+/// Returns the class of an object, without singleton classes.
+pub(crate) fn class_of(_gvl: &Gvl, object: Value) -> Value {
+    // SAFETY: any value may be asked.
+    Value(unsafe { rb_sys::rb_obj_class(object.0) })
 }
 
 /// Calls a method, public or not. May raise.

@@ -3,6 +3,7 @@
 //! Contract: a task lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
+mod gauge;
 pub(crate) mod strand;
 mod thread;
 
@@ -12,14 +13,17 @@ use super::place::{Place, place};
 use crate::outbox::{FramePosition, Outbox};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
-use crate::raw::ruby::NIL;
+use crate::raw::ruby::{self, NIL};
 use crate::raw::slots::Slot;
+use gauge::Gauge;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use strand::{Key, Strand};
 use wire::response::Suspended;
 use wire::times::Times;
+use wire::used::Used;
 
 /// The progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +76,14 @@ thread_local! {
     pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
 }
 
+/// Set when a library reports its queries of the database.
+static QUERIES_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Records that a library reports its queries of the database.
+pub(crate) fn report_queries() {
+    QUERIES_REPORTED.store(true, Relaxed);
+}
+
 pub(crate) struct Task {
     /// The task's number, unique in the process ([`crate::ticket`]).
     pub(crate) number: usize,
@@ -107,6 +119,17 @@ pub(crate) struct Task {
     pub(crate) head_only: Cell<bool>,
     /// Processor time of the thread when it took up the request, in microseconds; `None` when that is not measured.
     pub(crate) cpu_from: Cell<Option<u64>>,
+    /// The counters of the process when the thread or fiber went on with a measured request, and what had been used of them before.
+    gauge_from: Cell<Option<Gauge>>,
+    gauge_used: Cell<Gauge>,
+    /// Other threads of the process run Ruby, too.
+    shares_process: Cell<bool>,
+    /// The number of the request's route ([`crate::routes`]); 0: none.
+    pub(crate) route: Cell<u16>,
+    /// The queries of the database so far, their time in microseconds, and when the current one began; 0: there is none.
+    pub(crate) queries: Cell<u32>,
+    pub(crate) queries_us: Cell<u64>,
+    pub(crate) query_from_us: Cell<u64>,
     /// Callbacks or an input remain to be finished after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
@@ -194,6 +217,13 @@ impl Task {
             gone: Cell::new(false),
             head_only: Cell::new(false),
             cpu_from: Cell::new(None),
+            gauge_from: Cell::new(None),
+            gauge_used: Cell::new(Gauge::default()),
+            shares_process: Cell::new(false),
+            route: Cell::new(0),
+            queries: Cell::new(0),
+            queries_us: Cell::new(0),
+            query_from_us: Cell::new(0),
             unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
@@ -244,11 +274,18 @@ impl Task {
         self.switches.set(false);
         self.unfinished.set(true);
         self.status.set(0);
+        self.route.set(0);
+        self.queries.set(0);
+        self.queries_us.set(0);
+        self.query_from_us.set(0);
     }
 
-    /// Starts measuring the request. `cpu_us`: the thread's processor time so far.
-    pub(crate) fn measure(&self, cpu_us: u64) {
+    /// Starts measuring the request. `cpu_us`: the thread's processor time so far. `shared`: other threads of the process run Ruby, too.
+    pub(crate) fn measure(&self, gvl: &Gvl, cpu_us: u64, shared: bool) {
         self.cpu_from.set(Some(cpu_us));
+        self.shares_process.set(shared);
+        self.gauge_used.set(Gauge::default());
+        self.gauge_from.set(Some(Gauge::read(gvl, shared)));
         // The thread's wait times include those of all its fibers.
         if self.fiber.is_none() {
             self.thread.gvl_wait.begin();
@@ -256,18 +293,48 @@ impl Task {
     }
 
     /// Records that the loop enters the fiber.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn enter(&self, gvl: &Gvl) {
         let Some(fiber) = &self.fiber else { return };
         if self.cpu_from.get().is_some() {
             self.cpu_from.set(Some(os::thread_us().saturating_sub(fiber.used_us.get())));
+            self.gauge_from.set(Some(Gauge::read(gvl, self.shares_process.get())));
         }
     }
 
     /// Records that the loop has left the fiber.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, gvl: &Gvl) {
         if let (Some(fiber), Some(from)) = (&self.fiber, self.cpu_from.get()) {
             fiber.used_us.set(os::thread_us().saturating_sub(from));
+            self.gauge_used.set(self.gauge(gvl));
+            self.gauge_from.set(None);
         }
+    }
+
+    /// Returns what the process has used while the request ran.
+    fn gauge(&self, gvl: &Gvl) -> Gauge {
+        let used = self.gauge_used.get();
+        let now = |from: Gauge| used.and(&Gauge::read(gvl, self.shares_process.get()).since(&from));
+        self.gauge_from.get().map_or(used, now)
+    }
+
+    /// Returns what the request has used, apart from times; `None` if nothing of it is known. `times`: those of the same moment.
+    pub(crate) fn used(&self, gvl: &Gvl, times: &Times) -> Option<Used> {
+        let saturating = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let measured = times.cpu_us.filter(|_| self.cpu_from.get().is_some());
+        let has_queries = QUERIES_REPORTED.load(Relaxed) && (measured.is_some() || self.queries.get() > 0);
+        if measured.is_none() && !has_queries {
+            return None;
+        }
+        let part = measured.map(|cpu_us| (cpu_us, self.gauge(gvl).part_of(cpu_us.into())));
+        Some(Used {
+            // A collection runs on the thread that needs it.
+            gc_us: part
+                .filter(|_| ruby::has_gc_time(gvl))
+                .map(|(cpu_us, (gc_us, _))| saturating(gc_us).min(cpu_us)),
+            allocations: part.map(|(_, (_, objects))| saturating(objects)),
+            queries: has_queries.then(|| self.queries.get()),
+            queries_us: has_queries.then(|| saturating(self.queries_us.get())),
+        })
     }
 
     /// Returns the times that the request has taken at `now_us`.

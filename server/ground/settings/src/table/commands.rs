@@ -155,6 +155,39 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
+        name: "routes",
+        doc: "Show what each route of the app in DIR takes: time, queue, CPU, GVL, GC, queries, bytes",
+        options: RUNNING,
+        arguments: &[
+            Own {
+                name: "sort",
+                form: Form::Value { value: "WORD", repeated: false },
+                doc: "What the routes are sorted by: time, cpu, requests, queue, sql or alloc [default: time]",
+            },
+            Own {
+                name: "limit",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Maximum number of routes to show [default: 30]",
+            },
+            Own {
+                name: "watch",
+                form: Form::Switch,
+                doc: "Show the figures of every two seconds, until interrupted",
+            },
+            Own {
+                name: "price",
+                form: Form::Value { value: "PRICE", repeated: false },
+                doc: "Price of this server, such as 40/month or $0.05/h: show what each route costs",
+            },
+            Own {
+                name: "reset",
+                form: Form::Switch,
+                doc: "Forget the figures of the routes, which count anew",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
+    },
+    Command {
         name: "deaths",
         doc: "Show why workers of the server in DIR ended, and which requests they were serving",
         options: RUNNING,

@@ -60,6 +60,8 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
+    /// Its last request was slow, so the next one is measured.
+    pub(crate) slow: Cell<bool>,
     /// The strand that its loop of fibers has entered.
     pub(crate) running: Cell<Option<&'static Strand>>,
     /// The current time away from its loop; only with fibers.
@@ -117,6 +119,7 @@ impl ServingThread {
             called: AtomicBool::new(false),
             killed: Cell::new(false),
             gvl_wait: GvlWait::new(),
+            slow: Cell::new(false),
             running: Cell::new(None),
             stretch: Stretch::new(),
             ruby: Slot::leak(gvl, NIL),

@@ -1,0 +1,316 @@
+//! The figures of routes as they are shown: in `GET /routes`, a few of them in `/stats` and `/metrics`.
+
+use crate::durations::DurationSummary;
+use crate::figures::figures;
+use crate::finished::RouteKind;
+use crate::route_counts::RouteCounts;
+use crate::when;
+use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
+
+figures! {
+    /// The figures of one route. Times that are measured in samples are scaled up to all requests.
+    #[serde(default)]
+    #[derive(Default)]
+    pub struct RouteSnapshot [route = |it| it.route.clone()] {
+        /// The name that the app gives it, or its method and path, or the kind of requests that have none, in parentheses.
+        route: String,
+        /// The name is one that the app gives.
+        named: bool,
+        /// Finished requests.
+        requests: u64,
+        /// Requests with the final status 101.
+        informational as "1xx": u64 = counter(
+            "firebrick_route_requests", status = "1xx"; "Requests of a route of the app that are over, by class of their status"
+        ),
+        /// Requests with a status from 200 to 299.
+        successful as "2xx": u64 = counter("firebrick_route_requests", status = "2xx"),
+        /// Requests with a status from 300 to 399.
+        redirected as "3xx": u64 = counter("firebrick_route_requests", status = "3xx"),
+        /// Requests with a status from 400 to 499.
+        client_errors as "4xx": u64 = counter("firebrick_route_requests", status = "4xx"),
+        /// Requests with a status from 500 to 599.
+        server_errors as "5xx": u64 = counter("firebrick_route_requests", status = "5xx"),
+        /// Requests without a status: the client left before, or the app has taken the connection over.
+        no_status: u64 = counter("firebrick_route_requests", status = "none"),
+        /// Requests with a status from 500 on, or whose response the app or the server has cut off.
+        failures: u64,
+        /// Requests that the [cache](caching.md) has answered.
+        cache_hits: u64,
+        /// Bytes of response bodies.
+        body_bytes: u64,
+        /// From the first byte of the request to the last of the response; without connections that the app took over.
+        total_ms: DurationSummary,
+        /// Waiting for a worker.
+        queue_ms: DurationSummary,
+        /// In the app.
+        app_ms: DurationSummary,
+        /// All the time in the app, which is `cpu_ms`, `gvl_ms` and `waiting_ms`.
+        app_sum_ms: f64 = counter("firebrick_route_app_seconds"; "How long the requests of a route were in the app"),
+        /// The route's part of all the time in the app, from 0 to 1.
+        share: f64,
+        /// Requests whose processor time was measured.
+        measured: u64,
+        /// CPU time of the threads that served the requests; null if none was measured.
+        cpu_ms: Option<f64> = counter("firebrick_route_cpu_seconds"; "Processor time in the app, scaled up from samples"),
+        /// Waiting for Ruby's global lock (GVL); null if no such wait was measured, or can be.
+        gvl_ms: Option<f64> = counter(
+            "firebrick_route_gvl_wait_seconds"; "Waiting for Ruby's global lock, scaled up from samples; needs Ruby 3.2"
+        ),
+        /// Collecting garbage, a part of `cpu_ms`.
+        gc_ms: Option<f64> = counter("firebrick_route_gc_seconds"; "Collecting garbage in the app, scaled up from samples"),
+        /// The rest of the time in the app: waiting for databases, other servers, locks, the client, a processor. Where `gvl_ms` is null, it includes
+        /// that. Null if `cpu_ms` is.
+        waiting_ms: Option<f64>,
+        /// Sending the response after the app had finished it.
+        sending_ms: f64,
+        /// Before the queue: reading the request, pauses, limits; and what the server itself took.
+        front_ms: f64,
+        /// Objects that Ruby has allocated.
+        allocations: Option<u64> =
+            counter("firebrick_route_allocations"; "Objects that the app has allocated, scaled up from samples"),
+        /// Queries of the database, counted in all requests; null if [no library](routes.md#queries) reports them.
+        queries: Option<u64> = counter("firebrick_route_queries"; "Queries of the database"),
+        /// The time in those queries.
+        queries_ms: Option<f64> = counter("firebrick_route_query_seconds"; "How long queries of the database took"),
+    }
+}
+
+/// The response to `GET /routes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoutesSnapshot {
+    /// When counting began: the start of the server, or the last reset.
+    #[serde(with = "when")]
+    pub since: SystemTime,
+    #[serde(with = "when")]
+    pub taken_at: SystemTime,
+    /// The most routes that are kept (`stats.routes`).
+    pub limit: u64,
+    pub routes: Vec<RouteSnapshot>,
+}
+
+fn ms(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+impl RouteSnapshot {
+    /// `busy_us`: the time in the app of all routes together.
+    pub(crate) fn new(name: &str, named: bool, counts: &RouteCounts, busy_us: u64) -> RouteSnapshot {
+        let [no_status, informational, successful, redirected, client_errors, server_errors] = counts.classes;
+        let app_us = counts.app.sum_us();
+        // Rounding and clocks may differ a little.
+        let part = |us: Option<u64>, of: u64| us.map(|us| us.min(of));
+        let cpu = part(counts.cpu.sum(), app_us);
+        let gvl = cpu.and_then(|cpu| part(counts.gvl.sum(), app_us - cpu));
+        let parts = app_us + counts.queue.sum_us() + counts.sending_us;
+        RouteSnapshot {
+            route: name.to_owned(),
+            named,
+            requests: counts.requests,
+            informational,
+            successful,
+            redirected,
+            client_errors,
+            server_errors,
+            no_status,
+            failures: counts.failures,
+            cache_hits: counts.cache_hits,
+            body_bytes: counts.body_bytes,
+            total_ms: counts.total.summary(),
+            queue_ms: counts.queue.summary(),
+            app_ms: counts.app.summary(),
+            app_sum_ms: ms(app_us),
+            share: if busy_us == 0 { 0.0 } else { app_us as f64 / busy_us as f64 },
+            measured: counts.measured,
+            cpu_ms: cpu.map(ms),
+            gvl_ms: gvl.map(ms),
+            gc_ms: cpu.and_then(|cpu| part(counts.gc.sum(), cpu)).map(ms),
+            waiting_ms: cpu.map(|cpu| ms(app_us - cpu - gvl.unwrap_or(0))),
+            sending_ms: ms(counts.sending_us),
+            front_ms: ms(counts.total.sum_us().saturating_sub(parts)),
+            allocations: counts.allocations.sum(),
+            queries: (counts.queried > 0).then_some(counts.queries),
+            queries_ms: (counts.queried > 0).then(|| ms(counts.queries_us)),
+        }
+    }
+
+    fn summaries(&mut self) -> [&mut DurationSummary; 3] {
+        [&mut self.total_ms, &mut self.queue_ms, &mut self.app_ms]
+    }
+
+    /// Adds the counters of another route that are metrics.
+    fn count(&mut self, other: &RouteSnapshot) {
+        let add = |sum: &mut Option<f64>, more: Option<f64>| {
+            *sum = sum.or(more.map(|_| 0.0)).map(|sum| sum + more.unwrap_or(0.0))
+        };
+        let add_whole = |sum: &mut Option<u64>, more: Option<u64>| {
+            *sum = sum.or(more.map(|_| 0)).map(|sum| sum + more.unwrap_or(0))
+        };
+        self.requests += other.requests;
+        self.informational += other.informational;
+        self.successful += other.successful;
+        self.redirected += other.redirected;
+        self.client_errors += other.client_errors;
+        self.server_errors += other.server_errors;
+        self.no_status += other.no_status;
+        self.app_sum_ms += other.app_sum_ms;
+        add(&mut self.cpu_ms, other.cpu_ms);
+        add(&mut self.gvl_ms, other.gvl_ms);
+        add(&mut self.gc_ms, other.gc_ms);
+        add(&mut self.queries_ms, other.queries_ms);
+        add_whole(&mut self.allocations, other.allocations);
+        add_whole(&mut self.queries, other.queries);
+    }
+
+    /// Returns the figures since `earlier`, a snapshot of the same route.
+    pub fn since(&self, earlier: &RouteSnapshot) -> RouteSnapshot {
+        let fell = self.requests < earlier.requests;
+        if fell {
+            // It has given way in between, or the figures were reset.
+            return self.clone();
+        }
+        let count = |later: u64, earlier: u64| later.saturating_sub(earlier);
+        let time = |later: f64, earlier: f64| (later - earlier).max(0.0);
+        let some_time =
+            |later: Option<f64>, earlier: Option<f64>| later.map(|later| time(later, earlier.unwrap_or(0.0)));
+        let some =
+            |later: Option<u64>, earlier: Option<u64>| later.map(|later| count(later, earlier.unwrap_or(0)));
+        RouteSnapshot {
+            route: self.route.clone(),
+            named: self.named,
+            requests: count(self.requests, earlier.requests),
+            informational: count(self.informational, earlier.informational),
+            successful: count(self.successful, earlier.successful),
+            redirected: count(self.redirected, earlier.redirected),
+            client_errors: count(self.client_errors, earlier.client_errors),
+            server_errors: count(self.server_errors, earlier.server_errors),
+            no_status: count(self.no_status, earlier.no_status),
+            failures: count(self.failures, earlier.failures),
+            cache_hits: count(self.cache_hits, earlier.cache_hits),
+            body_bytes: count(self.body_bytes, earlier.body_bytes),
+            total_ms: self.total_ms.since(&earlier.total_ms),
+            queue_ms: self.queue_ms.since(&earlier.queue_ms),
+            app_ms: self.app_ms.since(&earlier.app_ms),
+            app_sum_ms: time(self.app_sum_ms, earlier.app_sum_ms),
+            // [`RoutesSnapshot::since`] knows the others.
+            share: 0.0,
+            measured: count(self.measured, earlier.measured),
+            cpu_ms: some_time(self.cpu_ms, earlier.cpu_ms),
+            gvl_ms: some_time(self.gvl_ms, earlier.gvl_ms),
+            gc_ms: some_time(self.gc_ms, earlier.gc_ms),
+            waiting_ms: some_time(self.waiting_ms, earlier.waiting_ms),
+            sending_ms: time(self.sending_ms, earlier.sending_ms),
+            front_ms: time(self.front_ms, earlier.front_ms),
+            allocations: some(self.allocations, earlier.allocations),
+            queries: some(self.queries, earlier.queries),
+            queries_ms: some_time(self.queries_ms, earlier.queries_ms),
+        }
+    }
+}
+
+/// What routes are sorted by, the greatest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RouteOrder {
+    /// The time in the app.
+    #[default]
+    Time,
+    Cpu,
+    Requests,
+    /// The time in the queue.
+    Queue,
+    /// The time in queries of the database.
+    Sql,
+    /// Allocated objects.
+    Alloc,
+}
+
+impl RouteOrder {
+    pub const ALL: [(&'static str, RouteOrder); 6] = [
+        ("time", RouteOrder::Time),
+        ("cpu", RouteOrder::Cpu),
+        ("requests", RouteOrder::Requests),
+        ("queue", RouteOrder::Queue),
+        ("sql", RouteOrder::Sql),
+        ("alloc", RouteOrder::Alloc),
+    ];
+
+    /// Returns the order of this name.
+    pub fn named(name: &str) -> Option<RouteOrder> {
+        RouteOrder::ALL.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
+    }
+
+    fn key(self, route: &RouteSnapshot) -> f64 {
+        match self {
+            RouteOrder::Time => route.app_sum_ms,
+            RouteOrder::Cpu => route.cpu_ms.unwrap_or(0.0),
+            RouteOrder::Requests => route.requests as f64,
+            RouteOrder::Queue => route.queue_ms.sum,
+            RouteOrder::Sql => route.queries_ms.unwrap_or(0.0),
+            RouteOrder::Alloc => route.allocations.unwrap_or(0) as f64,
+        }
+    }
+}
+
+impl RoutesSnapshot {
+    /// Sorts the routes; equal ones by their requests, then by their names.
+    #[must_use]
+    pub fn sorted(mut self, order: RouteOrder) -> RoutesSnapshot {
+        self.routes.sort_by(|one, two| {
+            let by = order.key(two).total_cmp(&order.key(one));
+            by.then(two.requests.cmp(&one.requests)).then_with(|| one.route.cmp(&two.route))
+        });
+        self
+    }
+
+    /// Returns the first `most` routes in this order.
+    pub fn first(self, most: usize, order: RouteOrder) -> Vec<RouteSnapshot> {
+        let mut routes = self.sorted(order).without_buckets().routes;
+        routes.truncate(most);
+        routes
+    }
+
+    /// Returns the routes for metrics: the first `most` that the app has named, and all others together.
+    pub fn labelled(self, most: usize) -> Vec<RouteSnapshot> {
+        if most == 0 {
+            return Vec::new();
+        }
+        let (mut named, mut others): (Vec<RouteSnapshot>, Vec<RouteSnapshot>) =
+            self.sorted(RouteOrder::Time).without_buckets().routes.into_iter().partition(|route| route.named);
+        others.extend(named.split_off(most.min(named.len())));
+        let mut sum = RouteSnapshot { route: RouteKind::Other.name().to_owned(), ..RouteSnapshot::default() };
+        others.iter().for_each(|route| sum.count(route));
+        named.extend((sum.requests > 0).then_some(sum));
+        named
+    }
+
+    /// Removes the buckets of the histograms.
+    #[must_use]
+    pub fn without_buckets(mut self) -> RoutesSnapshot {
+        for route in &mut self.routes {
+            route.summaries().into_iter().for_each(|summary| summary.buckets.clear());
+        }
+        self
+    }
+
+    /// Returns the figures since `earlier`, which needs the buckets of both. Routes without new requests are left out.
+    #[must_use]
+    pub fn since(&self, earlier: &RoutesSnapshot) -> RoutesSnapshot {
+        let new = |route: &RouteSnapshot| match earlier.routes.iter().find(|known| known.route == route.route)
+        {
+            Some(known) => route.since(known),
+            None => route.clone(),
+        };
+        let mut routes: Vec<RouteSnapshot> =
+            self.routes.iter().map(new).filter(|route| route.requests > 0).collect();
+        let busy: f64 = routes.iter().map(|route| route.app_sum_ms).sum();
+        for route in &mut routes {
+            route.share = if busy > 0.0 { route.app_sum_ms / busy } else { 0.0 };
+        }
+        RoutesSnapshot { since: earlier.taken_at, taken_at: self.taken_at, limit: self.limit, routes }
+    }
+
+    /// Returns the seconds that the figures are of.
+    pub fn seconds(&self) -> f64 {
+        self.taken_at.duration_since(self.since).map_or(0.0, |time| time.as_secs_f64())
+    }
+}

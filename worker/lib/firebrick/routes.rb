@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+module Firebrick
+  # What the worker needs to know of frameworks to name the routes of an app and to count its queries. The rest is
+  # native (worker/native/src/routes.rs, queries.rs); the plain-Ruby worker finds names with Pure::RouteNames.
+  module Routes
+    # Frameworks by a constant of theirs, with the numbers of worker/native/src/routes.rs.
+    SOURCES = { "ActionDispatch" => 1, "Sinatra::Base" => 2, "Grape::API" => 4, "Hanami::Action" => 8 }.freeze
+
+    # Counts the queries of Sequel.
+    module SequelQueries
+      def log_connection_yield(*)
+        Native::Queries.start(nil, nil, nil)
+        super
+      ensure
+        Native::Queries.finish(nil, nil, nil)
+      end
+    end
+
+    class << self
+      # Follows the queries of the libraries that are loaded. Returns the sum of the numbers of the frameworks that are.
+      def install
+        count_queries if Native.const_defined?(:Queries)
+        SOURCES.sum { |constant, number| loaded?(constant) ? number : 0 }
+      end
+
+      # Returns the name of the route that an object stands for: a class of Hanami, or a route of Grape. nil if it has
+      # none.
+      def name(object)
+        return object.name if object.is_a?(Module)
+
+        path = object.respond_to?(:pattern) ? object.pattern.origin : object.path
+        "#{object.request_method} #{path}"
+      rescue StandardError
+        nil
+      end
+
+      private
+
+      # Never loads anything: autoloads of an app are its own business.
+      def loaded?(constant)
+        constant.split("::").inject(Object) do |scope, name|
+          return false if !scope.const_defined?(name, false) || scope.autoload?(name)
+
+          scope.const_get(name, false)
+        end
+        true
+      end
+
+      def count_queries
+        return if @counts
+
+        if loaded?("ActiveRecord") && loaded?("ActiveSupport::Notifications")
+          ActiveSupport::Notifications.subscribe("sql.active_record", Native::Queries)
+          @counts = true
+        end
+        if loaded?("Sequel::Database")
+          Sequel::Database.prepend(SequelQueries)
+          @counts = true
+        end
+        Native.reports_queries if @counts
+      end
+    end
+  end
+end
