@@ -2,8 +2,7 @@
 #![allow(dead_code, reason = "each user takes a part")]
 
 use handler::{
-    Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Span, Trace,
-    Version,
+    Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Trace,
 };
 use script::{Hops, Limits, Next, Observed, Plan, Route, Script, Source};
 use stats::{HandlerFigures, HandlersSnapshot};
@@ -13,7 +12,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Instant, SystemTime};
 
 /// One handler for every path, and its log.
 pub struct Server {
@@ -133,41 +131,13 @@ impl Next for NoNext {
 
 /// Returns a request of a client on this machine; adds `Host`.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
-    let mut text = Vec::new();
-    let mut add = |part: &str| {
-        let span = Span { start: text.len() as u32, len: part.len() as u32 };
-        text.extend_from_slice(part.as_bytes());
-        span
-    };
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (method, whole) = (add(method), add(target));
-    let path = Span { len: path.len() as u32, ..whole };
-    let query = Span { start: whole.start + whole.len - query.len() as u32, len: query.len() as u32 };
-    let authority = add("here.test");
-    let mut fields: Vec<_> = fields.to_vec();
-    fields.push(("Host", "here.test"));
-    let slots = fields.iter().map(|(name, value)| (add(name), add(value))).collect();
-    Request {
-        version: Version::Http11,
-        switchable: true,
-        method,
-        target: whole,
-        path,
-        query,
-        authority,
-        fields: Fields::from_parts(text, slots),
-        variables: Vec::new(),
-        peer: Rc::new(Peer {
-            remote: inet(40_000),
-            remote_text: "127.0.0.1".into(),
-            local: inet(9292),
-            tls: false,
-            session: None,
-        }),
-        https: false,
-        received: SystemTime::now(),
-        arrived: Instant::now(),
-    }
+    const HOST: &str = "here.test";
+    let fields = [fields, &[("Host", HOST)]].concat();
+    let remote_text = "127.0.0.1".into();
+    let peer = Peer { remote: inet(40_000), remote_text, local: inet(9292), ..handler::testing::peer() };
+    let request =
+        handler::testing::request_to(HOST.as_bytes(), method.as_bytes(), target.as_bytes(), &fields);
+    Request { peer: Rc::new(peer), ..request }
 }
 
 fn inet(port: u16) -> PeerAddr {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::json::{Member, Node, Value};
 use super::proxy::{Origin, ProxyRule};
-use handler::proxying::{Balance, Health, HostPolicy, Via};
 use super::read::Reader;
+use handler::proxying::{Balance, Health, HostPolicy, Via};
 
 const OPTIONS: [&str; 14] = [
     "origin",

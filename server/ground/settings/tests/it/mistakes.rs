@@ -17,7 +17,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://[::]:3000\"?"),
     ("bind", "'ssl://0.0.0.0:1'", "there is no certificate for ssl://0.0.0.0:1: add ?cert=FILE&key=FILE"),
     ("bind", "'unix:///a?mod=1'", "did you mean \"mode\"?"),
-    ("bind", "'tcp://127.0.0.1:0?proxy_protocol=3'", "proxy_protocol=v1, proxy_protocol=v2 or proxy_protocol=any"),
+    (
+        "bind",
+        "'tcp://127.0.0.1:0?proxy_protocol=3'",
+        "proxy_protocol=v1, proxy_protocol=v2 or proxy_protocol=any",
+    ),
     ("port", "65536", "expected a whole number from 0 to 65535"),
     ("port", "'http'", "expected a whole number from 0 to 65535"),
     ("host", "'a b'", "expected an address or host name"),
