@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# HTTP from mruby handlers: other servers by http_request, and this server by H2O.next and H2O.reprocess.
+# HTTP from mruby handlers: other servers by http_request, and this server by H2O.next.
 
 require "support/case"
 require "support/backend"
@@ -32,14 +32,8 @@ class MrubyHttpTest < Case
         status, headers, body = H2O.next.call(env)
         [status, headers, Upper.new(body)]
       },
-      "/again" => lambda { |env| H2O.reprocess.call(env.merge("SCRIPT_NAME" => "/other", "PATH_INFO" => "/x")) },
       "/sent" => lambda { |env| [200, { "X-Reproxy-URL" => "/other/sent" }, []] },
-      "/out" => lambda { |env| [307, { "X-Reproxy-URL" => "#{ORIGIN}/out" }, []] },
-      "/hints" => lambda { |env|
-        env["rack.early_hints"].call("Link" => "</a.css>; rel=preload")
-        sleep 0.05
-        [200, {}, ["after"]]
-      }
+      "/out" => lambda { |env| [307, { "X-Reproxy-URL" => "#{ORIGIN}/out" }, []] }
     }
     lambda { |env| (KINDS[env["PATH_INFO"]] || lambda { |_| [399, {}, []] }).call(env) }
   RUBY
@@ -93,21 +87,6 @@ class MrubyHttpTest < Case
       response = post("/app", "body", to: own)
       assert_equal [200, "app POST /app body", "1"], [response.status, response.body, response["x-app"]]
       assert_equal "APP POST /UPPER BODY", post("/upper", "body", to: own).body
-    end
-  end
-
-  it "requests another path of the server" do
-    with_backend do |_, own|
-      assert_equal "other /x 4", get("/again", to: own).body
-      assert_equal "other /sent 5", get("/sent", to: own).body
-    end
-  end
-
-  it "sends early hints" do
-    with_backend do |_, own|
-      response = get("/hints", to: own)
-      assert_equal [103], response.interim.map(&:status)
-      assert_equal "after", response.body
     end
   end
 
