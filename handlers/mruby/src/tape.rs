@@ -14,13 +14,11 @@ pub enum Value<'a> {
     Bool(bool),
     /// Integer
     Int(i64),
-    /// Float
     Float(f64),
     /// String: bytes of any encoding
     Str(&'a [u8]),
     /// Symbol
     Sym(&'a [u8]),
-    /// Array
     Array(Vec<Value<'a>>),
     /// Hash, in its order
     Hash(Vec<(Value<'a>, Value<'a>)>),

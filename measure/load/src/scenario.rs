@@ -12,7 +12,6 @@ pub use crate::part::Part;
 pub struct Scenario {
     /// The requests to send; never empty.
     pub requests: Vec<Request>,
-    /// The order of the requests.
     pub order: RequestOrder,
     /// The rule for sending the next request.
     pub traffic: Traffic,
@@ -84,7 +83,6 @@ impl Origin {
     }
 }
 
-/// The order of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestOrder {
     /// In the listed order, by weight, over all connections (as siege does).

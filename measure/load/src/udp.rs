@@ -18,7 +18,6 @@ use tokio::sync::Notify;
 /// Bytes that the kernel may hold, so that datagrams of a burst are not lost while this thread is busy.
 const BUFFER: usize = 1 << 20;
 
-/// The events of a socket.
 #[derive(Debug, Default)]
 pub(crate) struct SocketEvents {
     /// Bytes since the last query.

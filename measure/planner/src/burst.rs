@@ -33,7 +33,6 @@ pub struct Instance {
     pub response_ms: f64,
     /// Length of the accept backlog.
     pub backlog: u64,
-    /// Timeout of the router.
     pub router_timeout_ms: f64,
 }
 

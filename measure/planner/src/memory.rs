@@ -10,7 +10,6 @@ use crate::squares::{Equation, solve};
 pub struct Memory {
     /// Independent of the shape.
     pub base_bytes: f64,
-    /// Per process.
     pub per_process_bytes: f64,
     /// Per thread in use at the same time.
     pub per_thread_bytes: f64,
@@ -94,7 +93,6 @@ fn in_use(shape: Shape, users: u32) -> f64 {
 /// Memory that keeps growing with the number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Bytes leaked per request.
     pub bytes_per_request: f64,
     /// Requests until memory doubles, for the smallest shape that shows it.
     pub doubles_after: u64,

@@ -54,7 +54,6 @@ pub struct ResponseTimes {
     pub wait_p95_ms: f64,
     /// 99th percentile of the wait.
     pub wait_p99_ms: f64,
-    /// Mean response time.
     pub mean_ms: f64,
     /// Median response time.
     pub p50_ms: f64,

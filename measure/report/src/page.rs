@@ -100,13 +100,11 @@ pub struct Column {
 }
 
 impl Column {
-    /// Returns a column of text.
     #[must_use]
     pub fn text(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: false }
     }
 
-    /// Returns a column of numbers.
     #[must_use]
     pub fn number(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: true }

@@ -43,7 +43,6 @@ pub(crate) struct FiberReport {
     pub(crate) words: Vec<String>,
 }
 
-/// The input of the report.
 #[derive(Debug)]
 pub(crate) struct FiberReportInput<'a> {
     /// The requested fibers.

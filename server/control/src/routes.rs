@@ -174,7 +174,6 @@ async fn purge<B: OrderBody, P: Provider>(body: B, provider: &P) -> Result<Strin
         .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
-/// Returns the response to an order.
 fn ordered(result: Result<String, (StatusCode, String)>) -> Response<Reply> {
     let mut response = match result {
         Ok(json) => json_response(StatusCode::OK, json),

@@ -32,7 +32,6 @@ pub struct Recording {
     pub coarse: bool,
 }
 
-/// A request as logged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoggedRequest {
     /// A method such as `GET`.

@@ -48,7 +48,6 @@ const COLUMNS: [Column; 9] = [
 const BEFORE: usize = 7 + 8 + 9;
 /// The smallest width of `12/16` after the bar.
 const COUNT: usize = 6;
-/// The longest bar.
 const LONGEST_BAR: usize = 40;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme) {

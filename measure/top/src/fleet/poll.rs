@@ -21,7 +21,6 @@ const STACK: usize = 512 << 10;
 /// The interval at which a thread checks whether it is still wanted.
 const NAP: Duration = Duration::from_millis(200);
 
-/// A result.
 pub(crate) enum PollResult {
     /// A new server.
     Joined(ControlAddress),

@@ -83,7 +83,6 @@ pub(crate) struct Received {
 pub(crate) enum NoResponse {
     /// The connection has ended; `true` if a part of a response had arrived.
     Closed(bool, Option<io::Error>),
-    /// The response is malformed.
     Malformed(Mistake),
 }
 

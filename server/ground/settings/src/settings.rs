@@ -303,7 +303,6 @@ pub(crate) fn ordinary_pool(workers: u32, threads: Threads, limits: &Limits, tim
 }
 
 impl Settings {
-    /// Returns the default pool.
     pub fn default_pool(&self) -> Pool {
         let pool = ordinary_pool(self.workers.min, self.threads, &self.limits, &self.timeouts);
         Pool { fibers: self.fibers, fair: self.queue.fair.clone(), ..pool }

@@ -17,7 +17,6 @@ pub struct Secret(Vec<u8>);
 /// The place of an error in a secret text. Lines and columns begin at 1; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextPosition {
-    /// The line.
     pub line: usize,
     pub column: usize,
 }

@@ -214,7 +214,6 @@ proptest! {
         }
     }
 
-    /// A renewal is within the lifetime.
     #[test]
     fn renewals_are_within_the_lifetime(from in 0_i64..4_000_000_000, length in 60_i64..400 * DAY, random in any::<f64>()) {
         let mut schedule = fresh();

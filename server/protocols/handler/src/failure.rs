@@ -46,7 +46,6 @@ impl Failure {
         Failure { status, fault: Fault::App, retry: None, reason: reason.into() }
     }
 
-    /// Creates a failure of the server.
     pub fn server(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status, fault: Fault::Server, retry: None, reason: reason.into() }
     }

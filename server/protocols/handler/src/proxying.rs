@@ -19,7 +19,6 @@ pub enum HostPolicy {
     /// The origin's own authority.
     #[default]
     Origin,
-    /// The client's.
     Client,
 }
 

@@ -167,7 +167,6 @@ pub(crate) struct ExchangeRecord {
 }
 
 impl ExchangeRecord {
-    /// Reports the exchange to the handler.
     pub(crate) fn report<H: Handler>(&mut self, handler: &H, peer: &Peer, ended: Instant) {
         let request = self.trace.take_request().or_else(|| self.request.take());
         let ending = Ending {

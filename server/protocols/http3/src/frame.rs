@@ -13,7 +13,6 @@ pub(crate) mod kind {
     pub(crate) const MAX_PUSH_ID: u64 = 0xd;
     /// PRIORITY_UPDATE for requests (RFC 9218 section 7.2).
     pub(crate) const PRIORITY_UPDATE: u64 = 0xf_0700;
-    /// PRIORITY_UPDATE for pushes.
     pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
 }
 

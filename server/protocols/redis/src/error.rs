@@ -28,7 +28,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns the kind of an error reply.
     pub(crate) fn of_reply(text: &[u8]) -> ErrorKind {
         match text.split(|byte| *byte == b' ').next().unwrap_or_default() {
             b"WRONGTYPE" => ErrorKind::WrongType,

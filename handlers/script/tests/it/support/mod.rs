@@ -42,7 +42,6 @@ impl Server {
         Server { script, observed, log }
     }
 
-    /// Returns the response to a GET.
     pub fn get(&self, path: &str, client: &Rc<Visitor>) -> impl Future<Output = Response> + use<> {
         self.ask(path, Incoming::Empty, client)
     }

@@ -88,7 +88,6 @@ struct Asking {
     young: bool,
 }
 
-/// Returns the holds of this thread.
 pub(crate) fn of_thread() -> Rc<Holds> {
     HOLDS.with(Rc::clone)
 }

@@ -117,7 +117,6 @@ pub fn settle() {
     }
 }
 
-/// Returns the level.
 #[inline]
 pub fn level() -> Level {
     match LEDGER.level() {

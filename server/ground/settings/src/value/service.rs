@@ -116,7 +116,6 @@ impl StopSignal {
         ("KILL", StopSignal::Kill),
     ];
 
-    /// Returns the signal with this name.
     pub fn named(name: &str) -> Option<StopSignal> {
         let name = name.strip_prefix("SIG").unwrap_or(name);
         StopSignal::WORDS.iter().find(|(word, _)| *word == name).map(|(_, signal)| *signal)

@@ -34,7 +34,6 @@ fn send(connection: &Rc<Connection>, text: &'static str) -> Result<Reply, Error>
     })
 }
 
-/// Returns the reply as text.
 async fn text(reply: Reply) -> String {
     match reply.await.into_value().expect("it is complete") {
         Value::Error(error) => format!("{:?}: {error}", error.kind),

@@ -49,7 +49,6 @@ pub(super) fn gzip_extra(padding: Padding) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns a gzip header.
 pub(super) fn gzip_header(padding: Padding) -> Vec<u8> {
     let mut header = GZIP_HEADER.to_vec();
     if let Some(extra) = gzip_extra(padding) {

@@ -328,7 +328,6 @@ pub fn vary_at_last(fields: &mut Fields) {
     }
 }
 
-/// Returns the encoded body and its coding.
 fn encode_body(body: Body, encoding: &Encoding<'_>, connection: &Rc<Peer>) -> (Body, Coding) {
     let codings = encoding.codings;
     let best = codings.first().copied().unwrap_or(Coding::Identity);

@@ -106,7 +106,6 @@ impl Machine {
         Ok(Machine { home, data, root: PathBuf::from("/"), path, uid, macos: cfg!(target_os = "macos") })
     }
 
-    /// Returns the path of a program.
     fn program(&self, name: &str) -> Option<PathBuf> {
         self.path.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
     }
