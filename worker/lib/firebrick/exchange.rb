@@ -17,8 +17,9 @@ module Firebrick
   # The rare parts of serving a request, in Ruby. The worker calls them while it serves the request, and treats
   # their exceptions as exceptions of the app.
   #
-  # Contract: a request loads no file of this library, apart from what needs the gem rack in an app without it. Workers are forked with all of
-  # them. Otherwise the first such request of each worker would parse them, and no other thread of the worker runs meanwhile.
+  # Contract: a request loads no file of this library, apart from what needs the gem rack in an app without it.
+  # Workers are forked with all of them. Otherwise the first such request of each worker would parse them, and no other
+  # thread of the worker runs meanwhile.
   module Exchange
     extend HeaderFields
 
