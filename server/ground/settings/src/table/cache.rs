@@ -56,7 +56,7 @@ section! { Category::Cache;
         flags: &[long("cache-disk-size", "SIZE")],
         default: "1GiB",
     }
-    /// Whether a reload keeps cached responses or empties the cache: keep or empty
+    /// Effect of a reload on cached responses: keep or empty
     on_reload: OnReload = Choice(&[("keep", OnReload::Keep), ("empty", OnReload::Empty)]), {
         key: "cache.on_reload",
         flags: &[long("cache-on-reload", "WORD")],
@@ -107,7 +107,7 @@ section! { Category::Cache;
                clients wait for the app.",
         reloadable: true,
     }
-    /// Maximum time that a request waits for another request for the same page
+    /// Maximum time that a request waits for another for the same page
     collapse_wait: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(3600) }, {
         key: "cache.collapse_wait",
         flags: &[long("cache-collapse-wait", "TIME")],
