@@ -63,7 +63,7 @@ impl Sort {
 pub(crate) enum Overlay {
     Nothing,
     Help,
-    /// What the routes take.
+    /// The figures of the routes.
     Routes,
     /// The backtrace of a request.
     Trace {

@@ -62,23 +62,11 @@ impl View {
             return (now.clone(), self.server().uptime());
         };
         let new = now.iter().filter_map(|route| {
-            let new = route.since(before.iter().find(|known| known.route == route.route)?);
+            let new = route.new_since(before.iter().find(|known| known.route == route.route)?);
             Some(RouteSnapshot { total_ms: route.total_ms.clone(), ..new })
         });
         let mut all: Vec<RouteSnapshot> = new.filter(|route| route.requests > 0).collect();
-        let busy: f64 = all.iter().map(|route| route.app_sum_ms).sum();
-        for route in &mut all {
-            route.share = if busy > 0.0 { route.app_sum_ms / busy } else { 0.0 };
-            // The waits of the interval, which the summaries have as sums only.
-            let known = before.iter().find(|known| known.route == route.route);
-            let earlier = known.map_or((0.0, 0), |known| (known.queue_ms.sum, known.app_ms.count));
-            let later = now.iter().find(|one| one.route == route.route);
-            if let Some(later) = later {
-                route.queue_ms.sum = (later.queue_ms.sum - earlier.0).max(0.0);
-                route.app_ms.count = later.app_ms.count.saturating_sub(earlier.1);
-                route.queue_ms.count = route.app_ms.count;
-            }
-        }
+        stats::share_out(&mut all);
         all.sort_by(|one, two| two.app_sum_ms.total_cmp(&one.app_sum_ms));
         (all, self.between.as_ref().map_or(0.0, |between| between.seconds))
     }

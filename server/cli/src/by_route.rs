@@ -10,10 +10,8 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<RoutesOrder, String> {
     let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
     let sort = match text("sort") {
         None => RouteOrder::default(),
-        Some(word) => RouteOrder::named(word).ok_or_else(|| {
-            let words = RouteOrder::ALL.map(|(name, _)| name).join(", ");
-            format!("--sort {word}: expected one of {words}")
-        })?,
+        Some(word) => RouteOrder::named(word)
+            .ok_or_else(|| format!("--sort {word}: expected one of {}", RouteOrder::names()))?,
     };
     let limit = text("limit").map(|text| match text::count::parse(text) {
         Ok(count) if count > 0 => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
@@ -27,16 +25,7 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<RoutesOrder, String> {
         reset: given.get_flag("reset"),
         price: text("price").map(price).transpose()?,
     };
-    let others = RoutesOrder { reset: false, ..wish.clone() };
-    let nothing = RoutesOrder {
-        sort: RouteOrder::default(),
-        limit: None,
-        json: false,
-        watch: false,
-        price: None,
-        ..others.clone()
-    };
-    if wish.reset && others != nothing {
+    if wish.reset && wish != (RoutesOrder { reset: true, ..RoutesOrder::default() }) {
         return Err("--reset goes with no other option of `firebrick routes`".to_owned());
     }
     if wish.json && wish.price.is_some() {

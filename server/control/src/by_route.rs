@@ -20,8 +20,8 @@ const SHOWN: usize = 30;
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// What `firebrick routes` is to show.
-#[derive(Debug, Clone, PartialEq)]
+/// The options of `firebrick routes`.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RoutesOrder {
     pub sort: RouteOrder,
     /// The most routes; `None`: as many as are usual.
@@ -211,17 +211,6 @@ mod tests {
     use stats::DurationSummary;
     use std::time::SystemTime;
 
-    fn wish() -> RoutesOrder {
-        RoutesOrder {
-            sort: RouteOrder::Time,
-            limit: None,
-            json: false,
-            watch: false,
-            reset: false,
-            price: None,
-        }
-    }
-
     fn times(count: u64, ms: f64) -> DurationSummary {
         DurationSummary {
             count,
@@ -264,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_100_columns() {
-        let text = table(&snapshot(), &wish());
+        let text = table(&snapshot(), &RoutesOrder::default());
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(lines[1].starts_with("route ") && lines[1].ends_with(" err"), "{text}");
@@ -278,16 +267,16 @@ mod tests {
     #[test]
     fn a_price_is_shared_by_the_time() {
         let price = Some(RoutePrice { per_month: 100.0, currency: "€".into() });
-        let text = table(&snapshot(), &RoutesOrder { price, ..wish() });
+        let text = table(&snapshot(), &RoutesOrder { price, ..RoutesOrder::default() });
         assert!(text.contains("€100") && text.lines().last().unwrap().ends_with('0'), "{text}");
         assert!(!text.lines().last().unwrap().contains("(file)"));
     }
 
     #[test]
     fn what_is_left_out_is_told() {
-        let few = table(&snapshot(), &RoutesOrder { limit: Some(1), ..wish() });
+        let few = table(&snapshot(), &RoutesOrder { limit: Some(1), ..RoutesOrder::default() });
         assert!(few.contains("1 more: --limit, or --json"), "{few}");
-        let none = table(&RoutesSnapshot { limit: 0, ..snapshot() }, &wish());
+        let none = table(&RoutesSnapshot { limit: 0, ..snapshot() }, &RoutesOrder::default());
         assert!(none.contains("stats.routes is 0"));
     }
 

@@ -311,8 +311,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownOrder => {
-            let orders = RouteOrder::ALL.map(|(name, _)| name).join(", ");
-            refuse(StatusCode::BAD_REQUEST, &format!("unknown order: it is one of {orders}"))
+            refuse(StatusCode::BAD_REQUEST, &format!("unknown order: it is one of {}", RouteOrder::names()))
         }
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),

@@ -215,8 +215,7 @@ impl Call {
 
     /// Records what the request has used.
     pub(crate) fn used(&self, used: Used) {
-        let Used { gc_us, allocations, queries, queries_us } = used;
-        self.trace.used.set(handler::Used { gc_us, allocations, queries, queries_us });
+        self.trace.used.set(used);
     }
 
     pub(crate) fn asked(&self) -> Instant {

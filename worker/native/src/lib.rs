@@ -21,7 +21,6 @@ mod entry;
 mod env;
 mod fibers;
 mod guest;
-mod hasher;
 mod head;
 mod intake;
 mod job;

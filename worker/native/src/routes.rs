@@ -16,12 +16,12 @@
 //! Contract: a known name costs the look-ups in the env and one in a table, and allocates nothing. At most [`route::MOST`] names get a number, for as
 //! long as the process lives. What a framework does not have, or not as expected, is no error.
 
-use crate::hasher::Fast;
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::ruby::{self, Value};
 use crate::raw::slots::Slot;
 use crate::worker::task::Task;
+use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
 use wire::route;
 
@@ -40,9 +40,9 @@ struct Table {
     /// Names by their numbers less one.
     names: Vec<&'static str>,
     /// Numbers by what the app calls the routes. 0: the name cannot be used, or there are too many.
-    numbers: HashMap<Box<[u8]>, u16, Fast>,
+    numbers: HashMap<Box<[u8]>, u16, FxBuildHasher>,
     /// Numbers by the objects that stand for routes, which are kept alive.
-    objects: HashMap<usize, u16, Fast>,
+    objects: HashMap<usize, u16, FxBuildHasher>,
 }
 
 static TABLE: Guarded<Option<Table>> = Guarded::new(None);

@@ -11,13 +11,13 @@ pub(crate) mod task;
 pub(crate) use lifecycle::{Attached, find, is_abandoned, is_set_up, stop_watchdogs};
 pub(crate) use roles::{Help, Step};
 
-use crate::hasher::Fast;
 use crate::link::{Job, Link, Message};
 use crate::pace::{Finished, Pace};
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::scoreboard::Scoreboard;
 use place::{Place, place};
+use rustc_hash::FxBuildHasher;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 struct OfFibers {
     /// By link and id.
-    served: HashMap<(u32, u32), &'static Task, Fast>,
+    served: HashMap<(u32, u32), &'static Task, FxBuildHasher>,
     /// Those for which a message from the front has arrived.
     woken: Vec<&'static Task>,
 }

@@ -80,6 +80,31 @@ class TimingTest < Case
     end
   end
 
+  # Apps and middleware write into the env, too.
+  def test_unexpected_values_in_the_env_name_no_route
+    app = <<~'RUBY'
+      module ActionDispatch; end
+      module Sinatra; class Base; end; end
+      module Grape; class API; end; end
+      module Hanami; class Action; end; end
+      VALUES = [nil, 1, :name, "", Object.new, [], {}, { route_info: 1, controller: 2, action: 3 }, { action: "show" }, BasicObject.new,
+                Class.new.new].freeze
+      KEYS = %w[firebrick.route grape.routing_args sinatra.route hanami.action_instance action_dispatch.request.path_parameters
+                action_dispatch.route_uri_pattern].freeze
+      run lambda { |env|
+        key, value = env["QUERY_STRING"].split("-").map { |number| Integer(number) }
+        env[KEYS[key]] = VALUES[value]
+        [200, {}, ["ok"]]
+      }
+    RUBY
+    serve(app) do |worker|
+      6.times.to_a.product(11.times.to_a) do |key, value|
+        response = worker.take_for(worker.start(target: "/?#{key}-#{value}"), :response)
+        assert_equal "ok", response.payload.byteslice(-2..), "value #{value} for key #{key}"
+      end
+    end
+  end
+
   def test_a_stream_tells_times_so_far_and_in_the_end
     serve(APP) do |worker|
       id = worker.start(target: "/stream", measure: true)

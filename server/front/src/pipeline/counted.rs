@@ -1,6 +1,6 @@
-//! What the statistics count of a request that has ended.
+//! Collects the facts about a request that has ended, for the statistics.
 
-use handler::{Answered, Ending, Fault, Request, Used};
+use handler::{Answered, Ending, Fault, Request};
 use stats::{Finished, RouteKind, RouteOf};
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ pub(super) fn request<'a>(ending: &Ending<'a>, route: Option<&'a str>) -> Finish
     let (trace, worker) = (ending.trace, ending.trace.worker.get() != 0);
     let cached = trace.answered.get() == Answered::Cache;
     let (queue_us, app_us) = (trace.queue_us.get(), trace.app_us.get());
-    let Used { gc_us, allocations, queries, queries_us } = trace.used.get();
     Finished {
         status: ending.status,
         body_bytes: ending.body_bytes,
@@ -25,7 +24,7 @@ pub(super) fn request<'a>(ending: &Ending<'a>, route: Option<&'a str>) -> Finish
             let own = since.saturating_sub(u64::from(queue_us) + u64::from(app_us));
             u32::try_from(own).unwrap_or(u32::MAX)
         }),
-        used: stats::Used { gc_us, allocations, queries, queries_us },
+        used: trace.used.get(),
         route: if worker || cached {
             of_app(route, ending.request)
         } else {

@@ -1,9 +1,10 @@
 //! `Server-Timing`: reports the stages of a request to clients that ask for it.
 //!
 //! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120,
-//! cpu;dur=12.003, gvl;dur=5.120, gc;dur=1.000, sql;desc="7";dur=9.100, route;desc="posts#show"`, each in milliseconds, and `pause` first if the
-//! request has waited for the end of a pause. `gc` and `sql` (with the number of queries) are known if the worker has sent the whole response at once. Unknown values are left out. The field is present
-//! even if it is empty, so that clients recognise the server. The app's own `Server-Timing` fields are kept.
+//! cpu;dur=12.003, gvl;dur=5.120, gc;dur=1.000, sql;desc="7";dur=9.100, route;desc="posts#show"`, each in
+//! milliseconds, and `pause` first if the request has waited for the end of a pause. `gc` and `sql` (with the number
+//! of queries) are known if the worker has sent the whole response at once. Unknown values are left out. The field is
+//! present even if it is empty, so that clients recognise the server. The app's own `Server-Timing` fields are kept.
 
 use handler::{Fields, PeerAddr, Request, Trace};
 use settings::ServerTiming;

@@ -101,9 +101,10 @@ impl DurationSummary {
     }
 
     /// Returns the summary of the durations since `earlier`, from the fine buckets of both and with their
-    /// accuracy. The maximum is that of the last bucket.
+    /// accuracy. The maximum is that of the last bucket. Count and sum need no buckets.
     pub fn since(&self, earlier: &DurationSummary) -> DurationSummary {
-        Steps::between(earlier, self).summary()
+        let new = Steps::between(earlier, self);
+        DurationSummary { count: self.count.saturating_sub(earlier.count), sum: new.sum, ..new.summary() }
     }
 }
 
@@ -113,9 +114,9 @@ impl DurationSummary {
 pub struct Steps {
     /// The upper bound of each bucket in milliseconds with its count, in ascending order and without empty
     /// buckets.
-    counts: Vec<(f64, u64)>,
+    pub(crate) counts: Vec<(f64, u64)>,
     /// The sum of all durations, in milliseconds.
-    sum: f64,
+    pub(crate) sum: f64,
 }
 
 impl Steps {
@@ -209,7 +210,7 @@ fn middle(le: f64) -> f64 {
     ms(us) - (width - 1) as f64 / 2_000.0
 }
 
-fn ms(us: u64) -> f64 {
+pub(crate) fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 

@@ -16,8 +16,8 @@
 //! 1. The comment is the text of docs/stats.md. It is also the metric's help, unless there is another one. Samples of one metric stand in
 //!    several entries; the first has the help.
 //! 2. The role says how the figure is added up over threads (`Merged`) and what an interval shows: `counter` (sum; the difference),
-//!    `gauge` (sum), `peak` (the largest), `own` (not added up). `histogram` is for durations, `part` for a struct of
-//!    figures, `flat` for one whose fields stand beside the others (`serde(flatten)`).
+//!    `gauge` (sum), `peak` (the largest), `own` (not added up). `histogram` is for durations, which are added up before they
+//!    are summarised; `part` is for a struct of figures, `flat` for one whose fields stand beside the others (`serde(flatten)`).
 //! 3. A figure ending in `_ms` whose metric ends in `_seconds` is divided by 1,000. A metric of counts by kind has a label without value.
 //!    A second name after `Merged` is that of a struct of atomic counters with the same fields.
 //! 4. `[label = |it| text]` after a struct's name labels all its metrics. `part(method)` reads the part from a method.
@@ -118,6 +118,50 @@ pub trait Merged {
 
     /// Returns these figures with the counters since `earlier`.
     fn since(&self, earlier: &Self) -> Self;
+}
+
+/// A figure that is added up, and of which an interval shows the difference. Both saturate.
+pub(crate) trait Amount {
+    fn plus(&mut self, other: &Self);
+    fn minus(&self, earlier: &Self) -> Self;
+}
+
+macro_rules! amounts {
+    ($($type:ty),+) => {$(
+        impl Amount for $type {
+            fn plus(&mut self, other: &$type) {
+                *self = self.saturating_add(*other);
+            }
+
+            fn minus(&self, earlier: &$type) -> $type {
+                self.saturating_sub(*earlier)
+            }
+        }
+    )+};
+}
+amounts!(u32, u64, usize);
+
+impl Amount for f64 {
+    fn plus(&mut self, other: &f64) {
+        *self += other;
+    }
+
+    fn minus(&self, earlier: &f64) -> f64 {
+        (self - earlier).max(0.0)
+    }
+}
+
+/// An unknown amount counts as none beside a known one.
+impl<A: Amount + Default> Amount for Option<A> {
+    fn plus(&mut self, other: &Option<A>) {
+        if let Some(other) = other {
+            self.get_or_insert_default().plus(other);
+        }
+    }
+
+    fn minus(&self, earlier: &Option<A>) -> Option<A> {
+        self.as_ref().map(|later| later.minus(earlier.as_ref().unwrap_or(&A::default())))
+    }
 }
 
 /// A figure that can be a metric.
@@ -322,15 +366,19 @@ macro_rules! figures {
         }
     };
     (@add $all:ident $other:ident $field:ident own) => {};
+    (@add $all:ident $other:ident $field:ident histogram) => {};
     (@add $all:ident $other:ident $field:ident peak) => {
         if $other.$field > $all.$field {
             $all.$field = $other.$field;
         }
     };
     (@add $all:ident $other:ident $field:ident $sum:ident) => {
-        $all.$field = $all.$field.saturating_add($other.$field)
+        $crate::figures::Amount::plus(&mut $all.$field, &$other.$field)
     };
-    (@since $later:ident $earlier:ident $field:ident counter) => { $later.$field.saturating_sub($earlier.$field) };
-    (@since $later:ident $earlier:ident $field:ident $other:ident) => { $later.$field };
+    (@since $later:ident $earlier:ident $field:ident counter) => {
+        $crate::figures::Amount::minus(&$later.$field, &$earlier.$field)
+    };
+    (@since $later:ident $earlier:ident $field:ident histogram) => { $later.$field.since(&$earlier.$field) };
+    (@since $later:ident $earlier:ident $field:ident $other:ident) => { $later.$field.clone() };
 }
 pub(crate) use figures;

@@ -1,4 +1,6 @@
-//! What is recorded of a request that has ended.
+//! A request that has ended, with the facts that the statistics record.
+
+use wire::used::Used;
 
 /// A request that has ended. Times are in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct Finished<'a> {
     pub total_us: u64,
     /// The time from the end of the app's work to the last byte of the response.
     pub sending_us: u32,
-    /// What it has used in the worker.
+    /// The measurements of the worker, apart from times.
     pub used: Used,
     /// The route. The path of a request becomes one only if the response is not 400, 404 or 405, and if there is one.
     pub route: RouteOf<'a>,
@@ -34,7 +36,7 @@ pub struct Finished<'a> {
     pub hijacked: bool,
 }
 
-/// What a request is for.
+/// The route of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteOf<'a> {
     /// The app has named it.
@@ -89,17 +91,4 @@ impl RouteKind {
             RouteKind::Other => "(other)",
         }
     }
-}
-
-/// What a request has used in its worker, as far as it was measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
-    /// The time in the garbage collector, in microseconds.
-    pub gc_us: Option<u32>,
-    /// The objects that Ruby has allocated.
-    pub allocations: Option<u32>,
-    /// Queries of the database.
-    pub queries: Option<u32>,
-    /// The time in these queries, in microseconds.
-    pub queries_us: Option<u32>,
 }

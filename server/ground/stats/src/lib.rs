@@ -57,7 +57,7 @@ pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, Steps};
 pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
-pub use finished::{Finished, RouteKind, RouteOf, Used};
+pub use finished::{Finished, RouteKind, RouteOf};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
 pub use handshakes::Handshake;
 pub use health::{Health, ServerState, Status};
@@ -75,7 +75,7 @@ pub use reloads::{
     ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,
     UpgradeOutcome, UpgradesSnapshot,
 };
-pub use route::{RouteOrder, RouteSnapshot, RoutesSnapshot};
+pub use route::{RouteOrder, RouteSnapshot, RoutesSnapshot, share_out};
 pub use scrape::metrics;
 pub use server::{
     FiberSeats, HeldSnapshot, OutOfBandGc, PoolSnapshot, QueueSnapshot, RubyVersion, ServerSnapshot,

@@ -1,9 +1,9 @@
 //! A small histogram of durations, for figures of which there are many.
 //!
-//! Eight steps between powers of two, from 8 µs to 134 s: a percentile is at most an eighth too high. One histogram takes 0.7 KiB, where [`crate::Durations`]
-//! takes 26.
+//! Eight steps between powers of two, from 8 µs to 134 s: a percentile is at most an eighth too high. One histogram
+//! takes 0.7 KiB, where [`crate::Durations`] takes 26.
 
-use crate::durations::{Bucket, DurationSummary};
+use crate::durations::{Bucket, DurationSummary, Steps, ms};
 
 /// The steps between two powers of two are 2 to this power.
 const STEP_BITS: u32 = 3;
@@ -76,34 +76,31 @@ impl LogHistogram {
         if self.count == 0 {
             return DurationSummary::default();
         }
-        let ms = |us: u64| us as f64 / 1_000.0;
-        let mut seen = 0;
         let filled = self.steps.iter().enumerate().filter(|(_, count)| **count > 0);
-        let buckets: Vec<Bucket> = filled
-            .map(|(step, count)| {
-                seen += u64::from(*count);
-                Bucket { le: ms(end_us(step) - 1), count: seen }
-            })
-            .collect();
-        // Counts that have saturated are in the buckets only up to there.
-        let at = |quantile: f64| {
-            let rank = ((seen as f64 * quantile).ceil() as u64).clamp(1, seen);
-            let reached = buckets.iter().find(|bucket| bucket.count >= rank);
-            reached.map_or(0.0, |bucket| bucket.le.min(ms(self.max_us)))
-        };
-        let [p50, p75, p90, p95, p99, p999] = [0.50, 0.75, 0.90, 0.95, 0.99, 0.999].map(at);
-        DurationSummary {
-            count: self.count,
+        let steps = Steps {
+            counts: filled.map(|(step, count)| (ms(end_us(step) - 1), u64::from(*count))).collect(),
             sum: ms(self.sum_us),
-            mean: ms(self.sum_us) / self.count as f64,
-            p50,
-            p75,
-            p90,
-            p95,
-            p99,
-            p999,
+        };
+        // Counts that have saturated are in the steps only up to there.
+        let of_steps = steps.summary();
+        let at = |le: f64| le.min(ms(self.max_us));
+        let mut seen = 0;
+        let buckets = steps.counts.iter().map(|(le, count)| {
+            seen += count;
+            Bucket { le: *le, count: seen }
+        });
+        DurationSummary {
+            buckets: buckets.collect(),
+            count: self.count,
+            sum: of_steps.sum,
+            mean: of_steps.sum / self.count as f64,
+            p50: at(of_steps.p50),
+            p75: at(of_steps.p75),
+            p90: at(of_steps.p90),
+            p95: at(of_steps.p95),
+            p99: at(of_steps.p99),
+            p999: at(of_steps.p999),
             max: ms(self.max_us),
-            buckets,
         }
     }
 }

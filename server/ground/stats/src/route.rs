@@ -1,7 +1,7 @@
 //! The figures of routes as they are shown: in `GET /routes`, a few of them in `/stats` and `/metrics`.
 
-use crate::durations::DurationSummary;
-use crate::figures::figures;
+use crate::durations::{DurationSummary, ms};
+use crate::figures::{Merged, figures};
 use crate::finished::RouteKind;
 use crate::route_counts::RouteCounts;
 use crate::when;
@@ -12,13 +12,13 @@ figures! {
     /// The figures of one route. Times that are measured in samples are scaled up to all requests.
     #[serde(default)]
     #[derive(Default)]
-    pub struct RouteSnapshot [route = |it| it.route.clone()] {
+    pub struct RouteSnapshot [route = |it| it.route.clone()]: Merged {
         /// The name that the app gives it, or its method and path, or the kind of requests that have none, in parentheses.
-        route: String,
+        route: String = own,
         /// The name is one that the app gives.
-        named: bool,
+        named: bool = own,
         /// Finished requests.
-        requests: u64,
+        requests: u64 = counter,
         /// Requests with the final status 101.
         informational as "1xx": u64 = counter(
             "firebrick_route_requests", status = "1xx"; "Requests of a route of the app that are over, by class of their status"
@@ -34,23 +34,23 @@ figures! {
         /// Requests without a status: the client left before, or the app has taken the connection over.
         no_status: u64 = counter("firebrick_route_requests", status = "none"),
         /// Requests with a status from 500 on, or whose response the app or the server has cut off.
-        failures: u64,
+        failures: u64 = counter,
         /// Requests that the [cache](caching.md) has answered.
-        cache_hits: u64,
+        cache_hits: u64 = counter,
         /// Bytes of response bodies.
-        body_bytes: u64,
+        body_bytes: u64 = counter,
         /// From the first byte of the request to the last of the response; without connections that the app took over.
-        total_ms: DurationSummary,
+        total_ms: DurationSummary = histogram,
         /// Waiting for a worker.
-        queue_ms: DurationSummary,
+        queue_ms: DurationSummary = histogram,
         /// In the app.
-        app_ms: DurationSummary,
+        app_ms: DurationSummary = histogram,
         /// All the time in the app, which is `cpu_ms`, `gvl_ms` and `waiting_ms`.
         app_sum_ms: f64 = counter("firebrick_route_app_seconds"; "How long the requests of a route were in the app"),
         /// The route's part of all the time in the app, from 0 to 1.
-        share: f64,
+        share: f64 = own,
         /// Requests whose processor time was measured.
-        measured: u64,
+        measured: u64 = counter,
         /// CPU time of the threads that served the requests; null if none was measured.
         cpu_ms: Option<f64> = counter("firebrick_route_cpu_seconds"; "Processor time in the app, scaled up from samples"),
         /// Waiting for Ruby's global lock (GVL); null if no such wait was measured, or can be.
@@ -61,11 +61,11 @@ figures! {
         gc_ms: Option<f64> = counter("firebrick_route_gc_seconds"; "Collecting garbage in the app, scaled up from samples"),
         /// The rest of the time in the app: waiting for databases, other servers, locks, the client, a processor. Where `gvl_ms` is null, it includes
         /// that. Null if `cpu_ms` is.
-        waiting_ms: Option<f64>,
+        waiting_ms: Option<f64> = counter,
         /// Sending the response after the app had finished it.
-        sending_ms: f64,
+        sending_ms: f64 = counter,
         /// Before the queue: reading the request, pauses, limits; and what the server itself took.
-        front_ms: f64,
+        front_ms: f64 = counter,
         /// Objects that Ruby has allocated.
         allocations: Option<u64> =
             counter("firebrick_route_allocations"; "Objects that the app has allocated, scaled up from samples"),
@@ -87,10 +87,6 @@ pub struct RoutesSnapshot {
     /// The most routes that are kept (`stats.routes`).
     pub limit: u64,
     pub routes: Vec<RouteSnapshot>,
-}
-
-fn ms(us: u64) -> f64 {
-    us as f64 / 1e3
 }
 
 impl RouteSnapshot {
@@ -138,77 +134,26 @@ impl RouteSnapshot {
         [&mut self.total_ms, &mut self.queue_ms, &mut self.app_ms]
     }
 
-    /// Adds the counters of another route that are metrics.
-    fn count(&mut self, other: &RouteSnapshot) {
-        let add = |sum: &mut Option<f64>, more: Option<f64>| {
-            *sum = sum.or(more.map(|_| 0.0)).map(|sum| sum + more.unwrap_or(0.0))
-        };
-        let add_whole = |sum: &mut Option<u64>, more: Option<u64>| {
-            *sum = sum.or(more.map(|_| 0)).map(|sum| sum + more.unwrap_or(0))
-        };
-        self.requests += other.requests;
-        self.informational += other.informational;
-        self.successful += other.successful;
-        self.redirected += other.redirected;
-        self.client_errors += other.client_errors;
-        self.server_errors += other.server_errors;
-        self.no_status += other.no_status;
-        self.app_sum_ms += other.app_sum_ms;
-        add(&mut self.cpu_ms, other.cpu_ms);
-        add(&mut self.gvl_ms, other.gvl_ms);
-        add(&mut self.gc_ms, other.gc_ms);
-        add(&mut self.queries_ms, other.queries_ms);
-        add_whole(&mut self.allocations, other.allocations);
-        add_whole(&mut self.queries, other.queries);
-    }
-
-    /// Returns the figures since `earlier`, a snapshot of the same route.
-    pub fn since(&self, earlier: &RouteSnapshot) -> RouteSnapshot {
-        let fell = self.requests < earlier.requests;
-        if fell {
+    /// Returns the figures since `earlier`, a snapshot of the same route. Percentiles need the buckets of both; the share is that of the whole
+    /// time until [`share_out`].
+    pub fn new_since(&self, earlier: &RouteSnapshot) -> RouteSnapshot {
+        match self.requests < earlier.requests {
             // It has given way in between, or the figures were reset.
-            return self.clone();
-        }
-        let count = |later: u64, earlier: u64| later.saturating_sub(earlier);
-        let time = |later: f64, earlier: f64| (later - earlier).max(0.0);
-        let some_time =
-            |later: Option<f64>, earlier: Option<f64>| later.map(|later| time(later, earlier.unwrap_or(0.0)));
-        let some =
-            |later: Option<u64>, earlier: Option<u64>| later.map(|later| count(later, earlier.unwrap_or(0)));
-        RouteSnapshot {
-            route: self.route.clone(),
-            named: self.named,
-            requests: count(self.requests, earlier.requests),
-            informational: count(self.informational, earlier.informational),
-            successful: count(self.successful, earlier.successful),
-            redirected: count(self.redirected, earlier.redirected),
-            client_errors: count(self.client_errors, earlier.client_errors),
-            server_errors: count(self.server_errors, earlier.server_errors),
-            no_status: count(self.no_status, earlier.no_status),
-            failures: count(self.failures, earlier.failures),
-            cache_hits: count(self.cache_hits, earlier.cache_hits),
-            body_bytes: count(self.body_bytes, earlier.body_bytes),
-            total_ms: self.total_ms.since(&earlier.total_ms),
-            queue_ms: self.queue_ms.since(&earlier.queue_ms),
-            app_ms: self.app_ms.since(&earlier.app_ms),
-            app_sum_ms: time(self.app_sum_ms, earlier.app_sum_ms),
-            // [`RoutesSnapshot::since`] knows the others.
-            share: 0.0,
-            measured: count(self.measured, earlier.measured),
-            cpu_ms: some_time(self.cpu_ms, earlier.cpu_ms),
-            gvl_ms: some_time(self.gvl_ms, earlier.gvl_ms),
-            gc_ms: some_time(self.gc_ms, earlier.gc_ms),
-            waiting_ms: some_time(self.waiting_ms, earlier.waiting_ms),
-            sending_ms: time(self.sending_ms, earlier.sending_ms),
-            front_ms: time(self.front_ms, earlier.front_ms),
-            allocations: some(self.allocations, earlier.allocations),
-            queries: some(self.queries, earlier.queries),
-            queries_ms: some_time(self.queries_ms, earlier.queries_ms),
+            true => self.clone(),
+            false => self.since(earlier),
         }
     }
 }
 
-/// What routes are sorted by, the greatest first.
+/// Sets each route's part of the time in the app that these routes have together.
+pub fn share_out(routes: &mut [RouteSnapshot]) {
+    let busy: f64 = routes.iter().map(|route| route.app_sum_ms).sum();
+    for route in routes {
+        route.share = if busy > 0.0 { route.app_sum_ms / busy } else { 0.0 };
+    }
+}
+
+/// The figure by which routes are sorted, the greatest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RouteOrder {
     /// The time in the app.
@@ -233,6 +178,11 @@ impl RouteOrder {
         ("sql", RouteOrder::Sql),
         ("alloc", RouteOrder::Alloc),
     ];
+
+    /// Returns the names of all orders, for messages.
+    pub fn names() -> String {
+        RouteOrder::ALL.map(|(name, _)| name).join(", ")
+    }
 
     /// Returns the order of this name.
     pub fn named(name: &str) -> Option<RouteOrder> {
@@ -278,7 +228,7 @@ impl RoutesSnapshot {
             self.sorted(RouteOrder::Time).without_buckets().routes.into_iter().partition(|route| route.named);
         others.extend(named.split_off(most.min(named.len())));
         let mut sum = RouteSnapshot { route: RouteKind::Other.name().to_owned(), ..RouteSnapshot::default() };
-        others.iter().for_each(|route| sum.count(route));
+        others.iter().for_each(|route| sum.add(route));
         named.extend((sum.requests > 0).then_some(sum));
         named
     }
@@ -297,15 +247,12 @@ impl RoutesSnapshot {
     pub fn since(&self, earlier: &RoutesSnapshot) -> RoutesSnapshot {
         let new = |route: &RouteSnapshot| match earlier.routes.iter().find(|known| known.route == route.route)
         {
-            Some(known) => route.since(known),
+            Some(known) => route.new_since(known),
             None => route.clone(),
         };
         let mut routes: Vec<RouteSnapshot> =
             self.routes.iter().map(new).filter(|route| route.requests > 0).collect();
-        let busy: f64 = routes.iter().map(|route| route.app_sum_ms).sum();
-        for route in &mut routes {
-            route.share = if busy > 0.0 { route.app_sum_ms / busy } else { 0.0 };
-        }
+        share_out(&mut routes);
         RoutesSnapshot { since: earlier.taken_at, taken_at: self.taken_at, limit: self.limit, routes }
     }
 

@@ -14,8 +14,8 @@
 use crate::finished::{Finished, RouteKind, RouteOf};
 use crate::route::{RouteSnapshot, RoutesSnapshot};
 use crate::route_counts::RouteCounts;
+use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::SystemTime;
 use text::route::Buffer;
 
@@ -38,8 +38,9 @@ pub(crate) struct Routes {
     limit: usize,
     since: SystemTime,
     entries: Vec<Entry>,
-    /// The positions of the entries by their names.
-    places: HashMap<Box<str>, usize, BuildHasherDefault<Words>>,
+    /// The positions of the entries by their names. Clients can make paths with equal hashes; the table is so small that this costs them more than
+    /// the server.
+    places: HashMap<Box<str>, usize, FxBuildHasher>,
     kinds: [Box<RouteCounts>; RouteKind::ALL.len()],
 }
 
@@ -173,41 +174,6 @@ pub(crate) fn merged(threads: impl IntoIterator<Item = Routes>) -> RoutesSnapsho
     let routes =
         routes.chain(fixed.map(|(kind, counts)| RouteSnapshot::new(kind.name(), false, &counts, busy_us)));
     RoutesSnapshot { since, taken_at: SystemTime::now(), limit: limit as u64, routes: routes.collect() }
-}
-
-/// Hashes names, eight bytes at a time. Clients can make paths with equal hashes; the table is so small that this costs them more than the server.
-#[derive(Default)]
-struct Words(u64);
-
-impl Words {
-    #[inline]
-    fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-impl Hasher for Words {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.mix(u64::from_le_bytes(last));
-        }
-    }
-
-    #[inline]
-    fn write_u8(&mut self, byte: u8) {
-        self.mix(byte.into());
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        // The table takes the highest and the lowest bits.
-        self.0 ^ self.0 >> 32
-    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ pub use fields::{Fields, Frozen, Span};
 pub use kept::Kept;
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
-pub use route::{Answered, Used};
+pub use route::Answered;
+pub use wire::used::Used;
 
 use held::{Account, Holding};
 use net::TunnelEnd;

@@ -1,4 +1,4 @@
-//! What an exchange was for, for the figures by route.
+//! The part of the server that has answered, for the figures by route.
 
 /// The part of the server that has answered. The app is recognised by its worker ([`crate::Trace::worker`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,17 +14,4 @@ pub enum Answered {
     Proxy,
     /// The cache of responses.
     Cache,
-}
-
-/// What a request has used in its worker, as far as it was measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
-    /// The time in the garbage collector, in microseconds.
-    pub gc_us: Option<u32>,
-    /// The objects that Ruby has allocated.
-    pub allocations: Option<u32>,
-    /// Queries of the database.
-    pub queries: Option<u32>,
-    /// The time in these queries, in microseconds.
-    pub queries_us: Option<u32>,
 }

@@ -21,10 +21,12 @@ module Firebrick
         end
 
         # Returns the number of the route of a request whose app has returned; 0 if it has no name, or there are too
-        # many.
+        # many. The app can write any object into the env: what has no name never fails the request.
         def number(env)
           name = name_in(env)
           name ? @numbers[name] || add(name) : 0
+        rescue StandardError
+          0
         end
 
         # Returns the name of a number.
@@ -39,7 +41,7 @@ module Firebrick
           return clean(own) if own.is_a?(String)
 
           found = of_framework(env) if @sources.positive?
-          found && clean(found)
+          clean(found) if found.is_a?(String)
         end
 
         def of_framework(env)
@@ -57,10 +59,11 @@ module Firebrick
 
         def of_rails(env)
           parameters = env["action_dispatch.request.path_parameters"]
-          return "#{parameters[:controller]}##{parameters[:action]}" if parameters.is_a?(Hash) && parameters[:action]
+          names = parameters.values_at(:controller, :action) if parameters.is_a?(Hash)
+          return names.join("#") if names&.all?(String)
 
           pattern = env["action_dispatch.route_uri_pattern"]
-          pattern && "#{env['REQUEST_METHOD']} #{pattern}"
+          "#{env['REQUEST_METHOD']} #{pattern}" if pattern.is_a?(String)
         end
 
         def clean(name)

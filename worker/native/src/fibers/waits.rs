@@ -10,11 +10,11 @@
 //!    ([`Waits::take_inner`], [`Waits::missed`]). While [`Hold`] defers it, it is not delivered.
 
 use super::timers::{Due, Timers};
-use crate::hasher::Fast;
 use crate::raw::poller::{Event, Poller};
 use crate::raw::ruby::{NIL, Value};
 use crate::raw::slots::Slot;
 use crate::worker::task::strand::{Key, Strand};
+use rustc_hash::FxBuildHasher;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
@@ -85,21 +85,21 @@ pub(crate) struct Waits {
     waits: Vec<Wait>,
     free: Vec<u32>,
     slots: Vec<&'static Slot>,
-    by_fiber: HashMap<usize, Key, Fast>,
+    by_fiber: HashMap<usize, Key, FxBuildHasher>,
     /// Fibers that were unblocked before they blocked.
-    early: HashSet<usize, Fast>,
+    early: HashSet<usize, FxBuildHasher>,
     ready: VecDeque<Key>,
     /// Pre-empted fibers, the oldest first.
     preempted: VecDeque<Key>,
-    interests: HashMap<RawFd, Interest, Fast>,
+    interests: HashMap<RawFd, Interest, FxBuildHasher>,
     /// The number of waits for descriptors that have not become ready.
     polled: usize,
     timers: Timers,
-    alarms: HashMap<u64, Alarm, Fast>,
+    alarms: HashMap<u64, Alarm, FxBuildHasher>,
     /// Alarms of fibers that another fiber has resumed, by fiber: another strand may resume the fiber next.
-    inner_alarms: HashMap<usize, Vec<u64>, Fast>,
+    inner_alarms: HashMap<usize, Vec<u64>, FxBuildHasher>,
     /// Alarms that expired while their fibers did not wait, by [`owner`], the oldest first. They are raised at the next wait.
-    missed: HashMap<usize, VecDeque<u64>, Fast>,
+    missed: HashMap<usize, VecDeque<u64>, FxBuildHasher>,
     /// The missed alarms whose strand waits in another fiber.
     inner: Vec<u64>,
     last_alarm: u64,
@@ -588,7 +588,7 @@ impl Waits {
 }
 
 /// Returns whether the wait or alarm that a timer was set for is still pending.
-fn is_wanted(waits: &[Wait], alarms: &HashMap<u64, Alarm, Fast>, due: &Due) -> bool {
+fn is_wanted(waits: &[Wait], alarms: &HashMap<u64, Alarm, FxBuildHasher>, due: &Due) -> bool {
     match due {
         Due::Wait(key) => waits
             .get(key.at as usize)

@@ -1,7 +1,7 @@
 use super::*;
-use crate::finished::Used;
 use crate::route::{RouteOrder, RouteSnapshot};
 use proptest::prelude::*;
+use wire::used::Used;
 
 fn routes(limit: usize) -> Routes {
     let mut routes = Routes::default();
