@@ -5,6 +5,7 @@
 
 use crate::error_log::ErrorLog;
 use crate::log_file;
+use cache::Store;
 use net::memory::{self, Change, Class, Level};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
@@ -38,6 +39,16 @@ pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
         line.into_iter().for_each(|line| log.write(&line));
     });
     follow(settings);
+}
+
+/// Makes the kept responses give way before any client waits for memory.
+pub(crate) fn gives(store: &Arc<Store>) {
+    let store = Arc::downgrade(store);
+    memory::on_scarcity(move || {
+        if let Some(store) = store.upgrade() {
+            store.shrink(Instant::now());
+        }
+    });
 }
 
 /// Puts the limit of these settings into force.

@@ -25,7 +25,7 @@ use net::memory::{self, Class, Level};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 /// room for a new one: see [`least_useful`].
 const MOST_VARIANTS: usize = 32;
 
-/// While memory is scarce, one resource of this many makes room each [`SHRINK_PAUSE`].
-const SHRINK: usize = 8;
+/// While memory is scarce, this part of the limit becomes free each [`SHRINK_PAUSE`].
+const SHRINK: u64 = 8;
 
 /// In this time memory is measured again.
 const SHRINK_PAUSE: Duration = Duration::from_millis(200);
@@ -257,23 +257,20 @@ impl Store {
         self.counted.set(self.bytes());
     }
 
-    /// Removes about an eighth of the responses, because memory is scarce.
+    /// Removes the least useful responses, because memory is scarce: an eighth of the limit at a time, until an eighth is left.
     #[cold]
-    fn shrink(&self, now: Instant) {
-        {
-            // If another thread holds the lock, it shrinks the store.
-            let Ok(mut last) = self.shrunk.try_lock() else { return };
-            if last.is_some_and(|last| now.saturating_duration_since(last) < SHRINK_PAUSE) {
-                return;
-            }
-            *last = Some(now);
+    pub fn shrink(&self, now: Instant) {
+        // If another thread holds the lock, it shrinks the store.
+        let Ok(mut last) = self.shrunk.try_lock() else { return };
+        let step = self.memory / SHRINK;
+        let left = self.bytes().saturating_sub(step).max(step);
+        if left >= self.bytes() || last.is_some_and(|last| now.saturating_duration_since(last) < SHRINK_PAUSE) {
+            return;
         }
-        let turn = AtomicUsize::new(0);
-        self.resources.retain(|_, _| {
-            let goes = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(SHRINK);
-            self.evicted.fetch_add(u64::from(goes), Ordering::Relaxed);
-            !goes
-        });
+        *last = Some(now);
+        // The cost follows from what goes, not from what is kept.
+        self.resources.set_capacity(left);
+        self.resources.set_capacity(self.memory);
         self.count();
     }
 
@@ -538,7 +535,7 @@ mod tests {
     use handler::testing::request;
     use handler::{Body, Fields, Response};
     use proptest::prelude::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::time::SystemTime;
 
     fn stored(size: usize, asked: &[(&str, &str)], vary: &str) -> Arc<Stored> {
@@ -628,12 +625,22 @@ mod tests {
     fn scarce_memory_takes_a_part_at_a_time_however_many_responses_are_refused() {
         let store = Store::new(1 << 20, Policy::default());
         let key = |number: usize| format!("http://a/{number}").into_bytes();
-        (0..64).for_each(|number| _ = store.put(&key(number), stored(10, &[], ""), store.moment()));
-        let now = Instant::now();
+        let fill = || (0..1000).for_each(|number| _ = store.put(&key(number), stored(2000, &[], ""), store.moment()));
+        fill();
+        let (full, step, now) = (store.bytes(), 1 << 17, Instant::now());
+        assert!(full > 7 * step, "{full}");
+        let near = |bytes: u64| store.bytes() <= bytes && store.bytes() > bytes - (1 << 13);
         (0..36).for_each(|_| store.shrink(now));
-        assert_eq!(store.len(), 56);
+        assert!(near(full - step), "{}", store.bytes());
         store.shrink(now + SHRINK_PAUSE);
-        assert_eq!(store.len(), 49);
+        assert!(near(full - 2 * step), "{}", store.bytes());
+        (2..50).for_each(|turn| store.shrink(now + SHRINK_PAUSE * turn));
+        assert!(near(step), "{}", store.bytes());
+        let evicted = store.evicted();
+        store.shrink(now + SHRINK_PAUSE * 50);
+        assert_eq!(store.evicted(), evicted, "an eighth stays");
+        fill();
+        assert!(store.bytes() > 7 * step, "it fills again: {}", store.bytes());
     }
 
     #[test]

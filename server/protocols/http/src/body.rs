@@ -11,7 +11,7 @@
 //! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.
 
 use bytes::Bytes;
-use handler::held::{Account, Upload};
+use handler::held::{Account, Upload, relieve_memory};
 use handler::{Failure, Incoming};
 use net::memory::{self, Class, Level, Reserved};
 use std::fs::File;
@@ -155,6 +155,7 @@ impl Bounds<'_> {
     async fn room(&self) -> Result<(), Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         while memory::level() >= Level::Waiting {
+            relieve_memory();
             if since.elapsed() >= self.patience {
                 return Err(Failure::busy(memory::refuse()));
             }

@@ -13,7 +13,8 @@
 //!    [`Class::Other`] is the resident memory above the counted bytes. At most a quarter of the limit counts,
 //!    so that a wrong measurement does not stop a server.
 //! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
-//! 5. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
+//! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`on_scarcity`]): no client waits while the cache could make room.
+//! 6. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
 
 mod class;
 mod ledger;
@@ -35,6 +36,8 @@ const MEASURED_EVERY: Duration = Duration::from_millis(100);
 static LEDGER: Ledger = Ledger::new();
 /// Called when the level changes.
 static OBSERVER: OnceLock<Box<dyn Fn(Change) + Send + Sync>> = OnceLock::new();
+/// Gives memory back.
+static GIVER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 /// The start of the clock for [`MEASURED_AT`].
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// When the process was last measured, in milliseconds.
@@ -71,6 +74,12 @@ pub fn limit() -> Option<u64> {
 /// Sets the function that is called when the level changes. Only the first call has an effect.
 pub fn observe(observer: impl Fn(Change) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
+}
+
+/// Sets the function that gives back what is kept only to save work. It is called from [`Level::Waiting`] on, on any thread, at most once in
+/// 100 ms until memory is less scarce. It must neither block nor use what its callers may have borrowed. Only the first call has an effect.
+pub fn on_scarcity(giver: impl Fn() + Send + Sync + 'static) {
+    let _ = GIVER.set(Box::new(giver));
 }
 
 /// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`Class::Files`], and no buffer is
@@ -175,6 +184,11 @@ fn millis() -> u64 {
 fn measure() {
     MEASURED_AT.store(millis(), Ordering::Relaxed);
     tell(LEDGER.measured(sys::process::rss_bytes(std::process::id())));
+    if LEDGER.level() >= Level::Waiting
+        && let Some(giver) = GIVER.get()
+    {
+        giver();
+    }
 }
 
 fn tell(changed: Option<Change>) {
