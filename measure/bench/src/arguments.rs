@@ -9,6 +9,7 @@ Examples:
   firebrick bench http://localhost:9292/ -c 200 -n 10000       until 10,000 requests are done
   firebrick bench http://localhost:9292/ --rate 500/s -d 1m    500 requests per second, whatever the server does
   firebrick bench http://localhost:9292/ --rate 100..2000/s:30s   from 100 to 2,000 per second in 30 s
+  firebrick bench http://localhost:9292/ --find 'p95<200ms'    the highest rate that holds it
   firebrick bench https://localhost:9293/ -k --http 3 --streams 8   HTTP/3, 8 requests at once on each connection
   firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
@@ -67,9 +68,17 @@ fn amount() -> [Arg; 7] {
     ]
 }
 
-fn timing() -> [Arg; 8] {
+fn timing() -> [Arg; 10] {
     const H: &str = "Timing requests are sent";
     [
+        valued(
+            "find",
+            "OBJECTIVE",
+            H,
+            "Search the highest rate that holds this: p95<200ms, p99<1s, mean<50ms, errors<0.1%; may be repeated. --rate is the first rate to try",
+        )
+        .action(ArgAction::Append),
+        valued("within", "TIME", H, "With --find: the longest time of the search [default: 90s]"),
         valued(
             "rate",
             "RATE",

@@ -9,9 +9,11 @@ mod conditions;
 mod description;
 mod document;
 mod figures;
+mod find;
 mod interrupt;
 mod invocation;
 mod live;
+mod objective;
 mod page;
 #[cfg(test)]
 mod samples;
@@ -42,7 +44,10 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     match invocation::read(matches) {
         Ok(Invocation::Run(run)) => match workers::part() {
             Some(part) => workers::serve(run.scenario, part),
-            None => load_server(*run),
+            None => match &run.find {
+                Some(wanted) => find::find(&run, wanted),
+                None => load_server(*run),
+            },
         },
         Ok(Invocation::Join { address, token, scenario, description }) => {
             match workers::serve_coordinator(&address, token, *scenario, &description) {

@@ -7,7 +7,7 @@ use crate::document::Document;
 use crate::figures::{Figures, per_second};
 
 /// From this share of busy time on, the load generator cannot keep its schedule.
-const BUSY: f64 = 0.9;
+pub(crate) const BUSY: f64 = 0.9;
 /// An open model whose 99th percentile from due time exceeds that from send time by this factor did not keep the rate.
 const LATE: f64 = 1.5;
 

@@ -40,7 +40,8 @@ pub fn quantile<const STEPS: u32>(spread: &[(u64, u64)], share: f64) -> u64 {
     0
 }
 
-fn middle<const STEPS: u32>(longest: u64) -> u64 {
+/// Returns the middle of a band, by its longest duration.
+pub(crate) fn middle<const STEPS: u32>(longest: u64) -> u64 {
     let band = index::<STEPS>(longest);
     let before = band.checked_sub(1).map_or(0, |before| upto::<STEPS>(before) + 1);
     before.midpoint(longest)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bands::quantile;
+use crate::bands::{middle, quantile};
 use crate::recorder::COURSE;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,11 @@ impl Progress {
         }
         sum.set_spread(spread.into_iter().collect());
         sum
+    }
+
+    /// Returns the middle of a band of `spread`, by its upper end; both in microseconds.
+    pub fn middle(upto: u64) -> u64 {
+        middle::<COURSE>(upto)
     }
 
     /// Sets the latencies, sorted, and their percentiles.

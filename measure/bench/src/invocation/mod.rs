@@ -1,5 +1,6 @@
 //! Turns the command line into a scenario. Everything is validated before the first connection is opened, and all errors are reported together.
 
+mod find;
 mod flags;
 mod output;
 mod requests;
@@ -15,6 +16,7 @@ use load::inputs::condition::{Condition, condition};
 use load::scenario::Part;
 
 use crate::description::Description;
+use crate::objective::Wanted;
 use crate::workers::Where;
 use flags::Flags;
 pub(crate) use output::{Format, Output};
@@ -54,6 +56,8 @@ pub(crate) struct Run {
     pub place: Where,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
+    /// What to search, instead of one run.
+    pub find: Option<Wanted>,
 }
 
 /// Parses the command line.
@@ -72,6 +76,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
         );
         return flags.finish(Invocation::Merge { files, output, conditions });
     }
+    let find = find::read(&mut flags, &output, &conditions);
     let control = flags.text("control").map(str::to_owned);
     if !workers::can_read_inputs(&mut flags) {
         return Err(flags.into_mistakes());
@@ -100,6 +105,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
             workers,
             place,
             remarks,
+            find,
         }))),
         None => Err(flags.into_mistakes()),
     }

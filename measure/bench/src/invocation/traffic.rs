@@ -28,7 +28,9 @@ pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option
     flags.not_with("rate", &["think", "replay"], "the rate determines when requests are sent");
     flags.not_with("rate", &["reps"], "an open model has no users; use -n for the number of requests");
     flags.not_with("replay", &["think", "reps", "order"], "the log determines when requests are sent");
-    flags.needs("arrivals", "rate", "it sets the distribution of arrivals");
+    if !flags.given("find") {
+        flags.needs("arrivals", "rate", "it sets the distribution of arrivals");
+    }
     let order = flags.value("order", order).unwrap_or(RequestOrder::InTurn);
     let connections = flags.count("connections");
     let stop = Stop {
@@ -47,6 +49,17 @@ pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option
         };
         let traffic =
             Traffic::Replay { arrivals: recorded, connections: connections.unwrap_or(MOST_CONNECTIONS) };
+        return Some(Timing { traffic, stop, order, description });
+    }
+    if flags.given("find") {
+        // The search sets the rate of each step.
+        let arrivals = if flags.given("arrivals") { arrivals } else { Arrivals::Random(SEED) };
+        let random = matches!(arrivals, Arrivals::Random(_));
+        let stages = vec![Stage { from: 1.0, to: 1.0, duration: None }];
+        let stop = Stop { after: Some(USUAL), ..Stop::default() };
+        let traffic =
+            Traffic::Open { stages, arrivals, connections: connections.unwrap_or(MOST_CONNECTIONS) };
+        let description = TrafficDescription::Open { rate: "a rate to find".to_owned(), random };
         return Some(Timing { traffic, stop, order, description });
     }
     if flags.given("rate") {

@@ -37,7 +37,7 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
 }
 
 /// Wraps a sentence to the width of a terminal.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut length = 0;
     for word in text.split(' ') {

@@ -10,7 +10,7 @@ use crate::document::Document;
 use crate::invocation::Format;
 
 pub(crate) use csv::seconds as csv_lines;
-pub(crate) use human::{SPLIT, kinds, server_lines};
+pub(crate) use human::{SPLIT, kinds, server_lines, wrapped};
 
 /// Returns the results in a format. Only the format for people includes `remarks`.
 ///

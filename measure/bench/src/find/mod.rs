@@ -1,0 +1,108 @@
+//! `--find`: searches the highest rate that holds objectives, and says what ends it.
+//!
+//! `evidence`, `search` and `cause` are pure; `target` sends the load.
+
+mod cause;
+mod evidence;
+mod page;
+mod report;
+mod search;
+#[cfg(test)]
+mod simulation;
+mod target;
+mod text;
+mod trial;
+
+use std::process::ExitCode;
+
+use load::inputs::condition::{Condition, Metric};
+
+use crate::invocation::{Format, Run};
+use crate::objective::Wanted;
+use crate::{fail, print_error, server_stats};
+use report::Report;
+use search::{Ending, Search};
+use target::Server;
+
+/// The wanted ratio of the ends of the interval, minus 1.
+const ACCURACY: f64 = 0.03;
+/// The share of the rate of one user at which the search begins: one seat is then mostly idle.
+const BEGIN: f64 = 0.25;
+/// The slowest rate at which a search begins, per second.
+const SLOWEST: f64 = 0.5;
+
+/// Searches, prints the result and returns the exit status.
+pub(crate) fn find(run: &Run, wanted: &Wanted) -> ExitCode {
+    let client = match run.control.as_deref().map(server_stats::client).transpose() {
+        Ok(client) => client,
+        Err(why) => return fail(&[why], 2),
+    };
+    if let Err(why) = client.as_ref().map(server_stats::snapshot).transpose() {
+        return fail(&[why], 1);
+    }
+    let says = run.output.format == Format::Human && !run.output.quiet;
+    let mut server = Server::new(run, wanted, client, says);
+    if says {
+        output::print(text::heading(run, wanted));
+    }
+    let alone = match server.alone() {
+        Ok(alone) => alone,
+        Err(why) => return fail(&[why], 1),
+    };
+    let start = wanted.start.unwrap_or_else(|| (alone.rate * BEGIN).max(SLOWEST));
+    let mut search = Search::new(start, ACCURACY, &wanted.objectives);
+    let ending = if alone.evidence.deviations(&wanted.objectives) <= -search::CERTAIN {
+        Ok(Ending::NothingHolds)
+    } else {
+        search.run(&wanted.objectives, &mut server)
+    };
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(why) => return fail(&[why], 1),
+    };
+    let report = Report::new(run, wanted, &search, ending, &alone, server.findings());
+    finish(run, &report)
+}
+
+fn finish(run: &Run, report: &Report) -> ExitCode {
+    let output = &run.output;
+    let mut mistakes = Vec::new();
+    let mut write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| {
+        let Some(path) = path else { return };
+        let written = text()
+            .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
+        mistakes.extend(written.err());
+    };
+    let broken: Vec<String> =
+        run.conditions.iter().filter_map(|condition| verdict(condition, report)).collect();
+    write(&output.json, &|| report.to_json());
+    write(&output.csv, &|| Ok(text::csv(report)));
+    write(&output.html, &|| Ok(page::page(report, &broken)));
+    if !mistakes.is_empty() {
+        return fail(&mistakes, 1);
+    }
+    if !output.quiet {
+        match output.format {
+            Format::Json => match report.to_json() {
+                Ok(text) => output::print(text),
+                Err(why) => return fail(&[why], 1),
+            },
+            Format::Csv => output::print(text::csv(report)),
+            _ => output::print(text::result(report)),
+        }
+    }
+    for line in &broken {
+        print_error(&format!("firebrick bench: failed: {line}"));
+    }
+    match report.result.rate_per_s {
+        Some(_) if broken.is_empty() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Returns a line if a condition of `--fail-if` is met; the command line allows only the rate.
+fn verdict(condition: &Condition, report: &Report) -> Option<String> {
+    let rate = report.result.rate_per_s.unwrap_or(0.0);
+    let met = matches!(condition.metric, Metric::Rate) && condition.operator.holds(rate, condition.limit);
+    met.then(|| format!("{}: it is {}", condition.text, ::report::Unit::PerSecond.show(rate)))
+}
