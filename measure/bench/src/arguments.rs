@@ -12,6 +12,7 @@ Examples:
   firebrick bench http://localhost:9292/ --find 'p95<200ms'    the highest rate that holds it
   firebrick bench https://localhost:9293/ -k --http 3 --streams 8   HTTP/3, 8 requests at once on each connection
   firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
+  firebrick bench http://localhost:9292 --journey login.toml -c 20   log in, take a token, next page
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
   firebrick bench http://localhost:9292/ -c 400 --workers 4    four processes, one report
@@ -68,7 +69,7 @@ fn amount() -> [Arg; 7] {
     ]
 }
 
-fn timing() -> [Arg; 10] {
+fn timing() -> [Arg; 11] {
     const H: &str = "Timing requests are sent";
     [
         valued(
@@ -108,6 +109,12 @@ fn timing() -> [Arg; 10] {
             "FILE",
             H,
             "Send the requests of an access log to URL, with the same gaps; - reads standard input",
+        )),
+        path(valued(
+            "journey",
+            "FILE",
+            H,
+            "Each user sends the requests of a TOML file one after the other, with values of earlier responses; --rate begins so many journeys",
         )),
         valued("speed", "FACTOR", H, "With --replay: speed factor, such as 2x or 0.5x [default: 1x]"),
         flag("replay-unsafe", H, "With --replay: also send POST, PUT, PATCH and DELETE, without bodies"),

@@ -46,6 +46,9 @@ pub(crate) struct Description {
     pub depth: usize,
     /// The target of connections, if it is not the URL's host.
     pub connect_to: Option<String>,
+    /// The file of a journey and its number of steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journey: Option<(String, usize)>,
 }
 
 /// The load model.
@@ -115,6 +118,12 @@ impl Description {
         }
     }
 
+    /// Describes the steps of a journey as one target.
+    pub fn describe_journey(&mut self, file: &str, steps: usize) {
+        self.journey = Some((file.to_owned(), steps));
+        self.url_count = 1;
+    }
+
     pub fn describe_transport(&mut self, transport: &Transport) {
         (self.protocol, self.keep_alive, self.depth) = match transport.protocol {
             Protocol::Http1 { keep_alive, pipeline } => ("HTTP/1.1".to_owned(), keep_alive, pipeline),
@@ -161,6 +170,15 @@ impl Description {
     pub fn sentence(&self) -> String {
         let connections = self.connections;
         let how = match &self.traffic {
+            Traffic::Open { rate, random } if self.journey.is_some() => {
+                let how = if *random { "with Poisson arrivals" } else { "evenly spaced" };
+                format!("{rate} journeys begun, {how}; at most {connections} users at once")
+            }
+            Traffic::Closed { .. } if self.journey.is_some() => {
+                let users =
+                    if connections == 1 { "one user".to_owned() } else { format!("{connections} users") };
+                format!("{users}, one journey after the other")
+            }
             Traffic::Closed { think: None } if connections == 1 => {
                 "one user, sending the next request after the previous response".to_owned()
             }
@@ -187,7 +205,11 @@ impl Description {
             0 | 1 => String::new(),
             workers => format!("; from {workers} processes"),
         };
-        format!("{how}; {travel}{from}")
+        let journey = match &self.journey {
+            Some((file, steps)) => format!("; journey {file} of {steps} steps"),
+            None => String::new(),
+        };
+        format!("{how}; {travel}{journey}{from}")
     }
 
     /// Returns the name of the load model.

@@ -68,6 +68,32 @@ pub(crate) struct Summary {
     /// TLS handshakes; `None` without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<HandshakeFigures>,
+    /// Journeys, if the run had them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journeys: Option<JourneyFigures>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct JourneyFigures {
+    pub complete: u64,
+    /// Ended by a failed request.
+    pub failed: u64,
+    /// Complete ones per second.
+    pub per_s: f64,
+    /// From the first request to the last response, pauses included.
+    pub time_ms: Figures,
+}
+
+impl JourneyFigures {
+    pub fn of(outcome: &Outcome) -> Option<JourneyFigures> {
+        let all = outcome.journeys.as_ref()?;
+        Some(JourneyFigures {
+            complete: all.ok,
+            failed: all.errors,
+            per_s: per_second(all.ok, outcome.seconds),
+            time_ms: Figures::of(&all.latency),
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -124,6 +150,7 @@ impl Summary {
             service_ms: Figures::of(&outcome.service),
             corrected_ms: outcome.corrected.as_ref().map(Figures::of),
             handshakes: HandshakeFigures::of(outcome),
+            journeys: JourneyFigures::of(outcome),
         }
     }
 }

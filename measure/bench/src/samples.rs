@@ -82,6 +82,7 @@ pub(crate) fn outcome() -> Outcome {
                 latency: histogram([2_000]),
             },
         ],
+        journeys: None,
         server: ServerInfo {
             software: Some("nginx/1.22.1".to_owned()),
             protocol: "HTTP/1.1".to_owned(),

@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         threads: threads.parse()?,
         cookies: false,
         stages: false,
+        journey: None,
         part: load::scenario::Part::default(),
     };
     let outcome = load::run(&scenario, &mut |_| load::Flow::Continue)?;

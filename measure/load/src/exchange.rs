@@ -22,18 +22,35 @@ pub(crate) struct Incoming {
     kept: Vec<u8>,
     software: Option<String>,
     pub cookies: Vec<Vec<u8>>,
+    /// Whether body and fields are kept for a journey.
+    keeps: bool,
+    pub fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Incoming {
+    /// `keeps`: body and fields are kept.
+    pub(crate) fn new(keeps: bool) -> Incoming {
+        Incoming { keeps, ..Incoming::default() }
+    }
+
+    /// Returns the kept body.
+    pub(crate) fn kept(&self) -> &[u8] {
+        &self.kept
+    }
+
     /// Clears the state for the next response.
     pub(crate) fn reset(&mut self) {
         self.response = Response::default();
         self.hash = None;
         self.kept.clear();
         self.cookies.clear();
+        self.fields.clear();
     }
 
     pub(crate) fn field(&mut self, name: &str, value: &[u8]) {
+        if self.keeps {
+            self.fields.push((name.to_owned(), value.to_vec()));
+        }
         if name.eq_ignore_ascii_case("server-timing") {
             self.response.timing = timing::parse(value).or(self.response.timing);
         } else if name.eq_ignore_ascii_case("set-cookie") {
@@ -48,17 +65,29 @@ impl Incoming {
         if checks.sha256.is_some() {
             self.hash.get_or_insert_default().update(bytes);
         }
-        if checks.matching.is_some() {
+        if self.keeps || checks.matching.is_some() {
             let room = LONGEST_KEPT - self.kept.len();
             self.kept.extend_from_slice(&bytes[..room.min(bytes.len())]);
         }
     }
 
-    /// Checks and records a complete response.
-    pub(crate) fn finish(&mut self, lane: &Lane, job: &Job, sent: Moment, now: Moment, protocol: &str) {
+    /// Checks and records a complete response. `step` is the verdict of a journey, which replaces the checks. Returns whether the response is good.
+    pub(crate) fn finish(
+        &mut self,
+        lane: &Lane,
+        job: &Job,
+        sent: Moment,
+        now: Moment,
+        protocol: &str,
+        step: Option<Result<(), (Failure, String)>>,
+    ) -> bool {
         self.response.sent = sent;
         self.response.end = now;
-        let verdict = self.judge(lane, job);
+        let verdict = match step {
+            Some(step) => step.err(),
+            None => self.judge(lane, job),
+        };
+        let good = verdict.is_none();
         let mut recorder = lane.recorder.borrow_mut();
         match verdict {
             None => {
@@ -74,16 +103,13 @@ impl Incoming {
             }
             Some((failure, text)) => recorder.rejected(job, &self.response, failure, &text),
         }
+        good
     }
 
     fn judge(&mut self, lane: &Lane, job: &Job) -> Option<(Failure, String)> {
         let checks = &lane.run.scenario.checks;
         let Response { status, length, .. } = self.response;
-        let accepted = match checks.statuses.as_slice() {
-            [] => status < 400,
-            ranges => ranges.iter().any(|(first, last)| (*first..=*last).contains(&status)),
-        };
-        if !accepted {
+        if !checks.accepts(status) {
             return Some((Failure::Status, format!("status {status}")));
         }
         let expected = match checks.length {

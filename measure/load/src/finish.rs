@@ -63,6 +63,7 @@ fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
     outcome.stages = record.stages;
     outcome.cpu_seconds = result.cpu.as_secs_f64();
     outcome.requests = record.requests;
+    outcome.journeys = record.journeys;
     outcome.server = recorder.server.unwrap_or_default();
 }
 
@@ -81,7 +82,11 @@ fn names(shared: &Shared) -> Vec<String> {
 
 /// For a closed model, adds the distribution that users who do not wait for each other would have seen.
 fn correct(outcome: &mut Outcome, shared: &Shared) {
+    // The steps of a journey have pauses of their own, and no usual interval.
     let Traffic::Closed { think, .. } = &shared.scenario.traffic else { return };
+    if shared.scenario.journey.is_some() {
+        return;
+    }
     let think = match think {
         Think::None => Duration::ZERO,
         Think::Fixed(pause) => *pause,
@@ -115,6 +120,7 @@ fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
         cpu_seconds: 0.0,
         busy: 0.0,
         requests: Vec::new(),
+        journeys: None,
         server: ServerInfo::default(),
     }
 }

@@ -28,13 +28,13 @@ const MOST_SLICES: usize = 64;
 struct Sent {
     job: Job,
     at: Moment,
-    /// The message with cookies, which replaces the prepared one.
-    with_cookies: Option<Box<[u8]>>,
+    /// The message with cookies or values of a journey, which replaces the prepared one.
+    own: Option<Box<[u8]>>,
 }
 
 impl Sent {
     fn message<'a>(&'a self, kinds: &'a [PreparedRequest]) -> &'a [u8] {
-        self.with_cookies.as_deref().unwrap_or(&kinds[self.job.kind].message)
+        self.own.as_deref().unwrap_or(&kinds[self.job.kind].message)
     }
 }
 
@@ -80,7 +80,7 @@ impl Connection {
             origin,
             depth,
             reader: Reader::new(),
-            incoming: Incoming::default(),
+            incoming: Incoming::new(lane.run.scenario.journey.is_some()),
             sent: VecDeque::with_capacity(depth),
             unwritten: 0,
             offset: 0,
@@ -92,11 +92,7 @@ impl Connection {
     /// Adds a request. The pipeline must have room.
     pub(crate) fn push(&mut self, job: Job, now: Moment, lane: &Lane, feed: &Feed) {
         let kind = &lane.run.prepared.kinds[job.kind];
-        let with_cookies = feed.cookie(kind).map(|line| {
-            let (fields, rest) = kind.message.split_at(kind.fields_end);
-            [fields, b"Cookie: ", line.as_bytes(), b"\r\n", rest].concat().into_boxed_slice()
-        });
-        self.sent.push_back(Sent { job, at: now, with_cookies });
+        self.sent.push_back(Sent { job, at: now, own: feed.message(kind, &job) });
         self.unwritten += 1;
     }
 
@@ -282,7 +278,9 @@ impl Connection {
         let sent = self.sent.pop_front()?;
         self.responded = true;
         feed.keep_cookies(&lane.run.prepared.kinds[sent.job.kind], &self.incoming);
-        self.incoming.finish(lane, &sent.job, sent.at, now, "HTTP/1.1");
+        let step = feed.judge(&sent.job, &self.incoming);
+        let good = self.incoming.finish(lane, &sent.job, sent.at, now, "HTTP/1.1", step);
+        feed.stepped(&sent.job, good, now);
         feed.finished();
         if keep_alive && !early {
             return None;
@@ -325,6 +323,7 @@ impl Connection {
         let now = lane.now();
         for sent in self.sent.drain(..) {
             lane.recorder.borrow_mut().failed(&sent.job, failure, text, now);
+            feed.stepped(&sent.job, false, now);
             feed.finished();
         }
     }

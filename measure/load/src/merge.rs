@@ -46,6 +46,8 @@ impl Outcome {
         self.cpu_seconds += other.cpu_seconds;
         self.busy = self.busy.max(other.busy);
         self.requests = merge_requests(std::mem::take(&mut self.requests), other.requests);
+        let journeys = self.journeys.take().into_iter().collect();
+        self.journeys = merge_requests(journeys, other.journeys.into_iter().collect()).pop();
     }
 
     /// Aligns the seconds of both by the clock, and keeps the earlier start.

@@ -66,6 +66,12 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, r
             .into_iter()
             .map(|name| RequestOutcome { name, ok: count, errors: 1, latency: histogram(&values) })
             .collect(),
+        journeys: reported.then(|| RequestOutcome {
+            name: "journey".to_owned(),
+            ok: count,
+            errors: 1,
+            latency: histogram(&values),
+        }),
         server: ServerInfo {
             software: reported.then(|| format!("{count}")),
             protocol: if reported { "HTTP/1.1".to_owned() } else { String::new() },

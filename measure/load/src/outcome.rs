@@ -55,6 +55,9 @@ pub struct Outcome {
     pub busy: f64,
     /// One entry per kind of request, if there is more than one.
     pub requests: Vec<RequestOutcome>,
+    /// Journeys, if the run has them; `requests` are then their steps, in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journeys: Option<RequestOutcome>,
     /// Facts about the server from the first successful response.
     pub server: ServerInfo,
 }

@@ -21,6 +21,8 @@ pub(crate) struct PreparedRequest {
     pub path: String,
     /// The request's own `Cookie` field, which is left out of `message` and `request` if cookies are kept.
     pub cookie: Option<String>,
+    /// For journeys: the fields that each request of the step has, unless the step gives another value.
+    pub common: Vec<(String, String)>,
     /// For HTTP/2 and HTTP/3: the request without its body.
     pub request: Option<http_types::Request<()>>,
     /// For HTTP/2 and HTTP/3: the body.
@@ -46,7 +48,11 @@ impl Prepared {
                 origins.push(request.origin.clone());
                 origins.len() - 1
             });
-            kinds.push(kind(request, origin, scenario)?);
+            let mut kind = kind(request, origin, scenario)?;
+            if let Some(step) = scenario.journey.as_ref().and_then(|journey| journey.steps.get(kinds.len())) {
+                kind.name.clone_from(&step.name);
+            }
+            kinds.push(kind);
         }
         Ok(Prepared { kinds, origins })
     }
@@ -72,6 +78,7 @@ fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Prepare
         cookie: cookie.map(|(_, value)| value.clone()),
         request: on_streams,
         body: request.body.clone(),
+        common: if scenario.journey.is_some() { common(fields) } else { Vec::new() },
         origin,
         message: message.into_boxed_slice(),
         fields_end,
@@ -105,6 +112,12 @@ fn fields(request: &Request, scenario: &Scenario) -> Vec<(String, String)> {
         fields.push(("Firebrick-Timing".to_owned(), "1".to_owned()));
     }
     fields
+}
+
+/// Returns the fields that do not depend on the request's body and origin.
+fn common(fields: Vec<(String, String)>) -> Vec<(String, String)> {
+    let own = |name: &str| ["host", "content-length"].iter().any(|own| name.eq_ignore_ascii_case(own));
+    fields.into_iter().filter(|(name, _)| !own(name)).collect()
 }
 
 fn is_cookie(name: &str) -> bool {

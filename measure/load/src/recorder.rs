@@ -45,6 +45,8 @@ pub(crate) struct Recorder {
     handshakes: Handshakes,
     course: Course,
     kinds: Vec<KindRecord>,
+    /// Journeys, from their first request to their last response.
+    journeys: Option<KindRecord>,
     stages: BTreeMap<usize, Band>,
 }
 
@@ -53,6 +55,12 @@ struct KindRecord {
     ok: u64,
     errors: u64,
     latency: Histogram,
+}
+
+impl KindRecord {
+    fn outcome(self, name: &str) -> RequestOutcome {
+        RequestOutcome { name: name.to_owned(), ok: self.ok, errors: self.errors, latency: self.latency }
+    }
 }
 
 impl Recorder {
@@ -79,7 +87,20 @@ impl Recorder {
             handshakes: Handshakes::default(),
             course: Course::default(),
             kinds: (0..kept).map(|_| KindRecord::default()).collect(),
+            journeys: None,
             stages: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a journey: the time of a complete one, or an abandoned one.
+    pub(crate) fn travelled(&mut self, took_us: Option<u64>) {
+        let all = self.journeys.get_or_insert_default();
+        match took_us {
+            Some(took_us) => {
+                all.ok += 1;
+                all.latency.saturating_record(took_us);
+            }
+            None => all.errors += 1,
         }
     }
 
@@ -326,6 +347,7 @@ pub(crate) struct Record {
     pub course: Vec<Second>,
     pub stages: Option<Stages>,
     pub requests: Vec<RequestOutcome>,
+    pub journeys: Option<RequestOutcome>,
 }
 
 impl Recorder {
@@ -337,12 +359,7 @@ impl Recorder {
         }
         let statuses = self.statuses.iter().zip(0u16..).filter(|(count, _)| **count > 0);
         let bands: Vec<Band> = std::mem::take(&mut self.stages).into_values().collect();
-        let requests = self.kinds.drain(..).zip(names).map(|(kind, name)| RequestOutcome {
-            name: name.clone(),
-            ok: kind.ok,
-            errors: kind.errors,
-            latency: kind.latency,
-        });
+        let requests = self.kinds.drain(..).zip(names).map(|(kind, name)| kind.outcome(name));
         let handshakes = std::mem::take(&mut self.handshakes);
         let shaken = handshakes.complete() + handshakes.failures() > 0;
         Record {
@@ -356,6 +373,7 @@ impl Recorder {
             stages: (!bands.is_empty())
                 .then(|| Stages { reported: bands.iter().map(|band| band.count).sum(), bands }),
             requests: requests.collect(),
+            journeys: self.journeys.take().map(|all| all.outcome("journey")),
         }
     }
 }

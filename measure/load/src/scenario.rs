@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::journey::Journey;
 pub use crate::part::Part;
+pub use crate::think::Think;
 
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -28,6 +31,9 @@ pub struct Scenario {
     pub cookies: bool,
     /// Whether to ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies with `Server-Timing`).
     pub stages: bool,
+    /// Requests that depend on each other, instead of independent ones: request number n of `requests` is the n-th step, of which it gives the
+    /// origin, the method and the common fields.
+    pub journey: Option<Arc<Journey>>,
     /// The part of the run that this process has; set by [`Scenario::in_part`].
     pub part: Part,
 }
@@ -124,16 +130,6 @@ pub enum Arrivals {
     Even,
     /// Poisson; the same seed gives the same gaps.
     Random(u64),
-}
-
-/// The time between a response and the next request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Think {
-    /// No pause.
-    None,
-    Fixed(Duration),
-    /// Uniformly distributed between 0 and this (siege's `-d`).
-    UpTo(Duration),
 }
 
 /// A constant or linearly changing rate.
@@ -237,6 +233,16 @@ pub struct Checks {
     pub sha256: Option<[u8; 32]>,
     /// A regular expression (over bytes) that the body must match.
     pub matching: Option<regex::bytes::Regex>,
+}
+
+impl Checks {
+    /// Returns whether a status counts as success.
+    pub(crate) fn accepts(&self, status: u16) -> bool {
+        match self.statuses.as_slice() {
+            [] => status < 400,
+            ranges => ranges.iter().any(|(first, last)| (*first..=*last).contains(&status)),
+        }
+    }
 }
 
 /// The expected length of a body.

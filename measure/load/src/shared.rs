@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     /// The next numbers of counted requests and of warm-up requests.
     next_number: AtomicU64,
     next_warm_up_number: AtomicU64,
+    /// Users of journeys so far.
+    travellers: AtomicU64,
     /// Results of the users' first connection attempts.
     pub first_tries: FirstTries,
     /// For each kind of request: the length of its first response plus one, or 0 before that. For `Length::Same`.
@@ -87,6 +89,7 @@ impl Shared {
             cut: AtomicU64::new(NEVER),
             next_number: AtomicU64::new(0),
             next_warm_up_number: AtomicU64::new(0),
+            travellers: AtomicU64::new(0),
             first_tries: FirstTries::default(),
             published: (0..threads).map(|_| Mutex::default()).collect(),
         }
@@ -132,6 +135,12 @@ impl Shared {
             true => None,
             false => Some(self.sequence.kind(part.first_request(all).saturating_add(number))),
         }
+    }
+
+    /// Returns the number of the next user of a journey, from 1; each process has its own numbers.
+    pub(crate) fn next_traveller(&self) -> u64 {
+        let own = self.travellers.fetch_add(1, Relaxed);
+        self.scenario.part.arrival(usize::try_from(own).unwrap_or(usize::MAX)) as u64 + 1
     }
 
     /// Returns the started share of this process's limited number of requests, between 0 and 1.

@@ -165,7 +165,7 @@ impl<C: Connection> User<C> {
             Ok(Ok(())) => {
                 self.connections.insert(kind.origin, connection);
                 self.feed.keep_cookies(kind, &self.incoming);
-                self.incoming.finish(&lane, job, sent, lane.now(), C::NAME);
+                self.incoming.finish(&lane, job, sent, lane.now(), C::NAME, None);
                 Exchanged::Complete
             }
             Ok(Err(lost)) => self.lost(kind.origin, connection, lost),

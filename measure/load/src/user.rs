@@ -58,7 +58,9 @@ impl User {
                 None => match Box::pin(self.attempts.open(&self.lane, &self.feed.slot, origin)).await {
                     Ok(stream) => Connection::new(stream, origin, &self.lane),
                     Err((failure, text)) => {
-                        self.lane.recorder.borrow_mut().failed(&job, failure, &text, self.lane.now());
+                        let now = self.lane.now();
+                        self.lane.recorder.borrow_mut().failed(&job, failure, &text, now);
+                        self.feed.stepped(&job, false, now);
                         self.feed.slot.unavailable();
                         self.attempts.pause(&self.lane).await;
                         continue;

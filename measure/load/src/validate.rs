@@ -33,6 +33,11 @@ pub(crate) fn validate(scenario: &Scenario) -> Result<(), String> {
         }
         _ => {}
     }
+    if scenario.journey.is_some()
+        && !matches!(scenario.transport.protocol, Protocol::Http1 { pipeline: 1, .. })
+    {
+        return Err("journeys need HTTP/1.1 without pipelining".to_owned());
+    }
     if matches!(scenario.transport.protocol, Protocol::Http3 { .. }) {
         http3(scenario)?;
     }

@@ -58,6 +58,7 @@ pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: 
         threads: 1,
         cookies: false,
         stages,
+        journey: None,
         part: load::scenario::Part::default(),
     }
 }

@@ -6,12 +6,15 @@ use ::report::Unit;
 use load::Outcome;
 
 use super::trial::Trial;
+use crate::description::Description;
 use crate::figures::percentile_ms;
 use crate::stages::split;
 
 /// From this busy share on, CPUs are used up; below the second, they have room for more threads.
 const USED_UP: f64 = 0.92;
 const ROOM: f64 = 0.75;
+/// Requests are late whose times from when they were due exceed those from when they were sent by this factor.
+const LATE: f64 = 1.5;
 /// Below this part of the busy CPUs, other programs are the main user.
 const OWN: f64 = 0.5;
 /// From this share of its time on, a part is the main part of a request.
@@ -41,6 +44,29 @@ struct Shares {
     gvl: Option<f64>,
     /// Requests refused with 503.
     refused: u64,
+}
+
+/// Returns whether the server runs on this machine.
+pub(crate) fn is_local(description: &Description) -> bool {
+    let here = |host: &str| {
+        host == "localhost"
+            || ["127.", "unix:", "[::1]"].iter().any(|start| host.starts_with(start))
+            || host == "::1"
+    };
+    here(description.connect_to.as_deref().unwrap_or(&description.host))
+}
+
+/// Returns whether requests were sent late although connections were free.
+pub(crate) fn is_late(trial: &Trial) -> bool {
+    let at = |histogram: &load::Histogram| histogram.value_at_quantile(0.95) as f64;
+    let (due, sent) = (at(&trial.outcome.latency), at(&trial.outcome.service));
+    trial.outcome.crowded == 0 && due > sent * LATE + 1_000.0
+}
+
+/// Returns whether other programs take the CPUs that the load generator needs. The step then says nothing about the server.
+pub(crate) fn is_displaced(trial: &Trial) -> bool {
+    let busy = trial.idle.map(|idle| 1.0 - idle);
+    is_late(trial) && busy.zip(own(trial)).is_some_and(|(busy, own)| busy >= USED_UP && own < busy * OWN)
 }
 
 /// Finds out what ended the rate. `percentile` is the one of the objective; `local`: the server shares this machine.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::cause::{Cause, cause};
+use super::cause::{Cause, cause, is_late, is_local};
 use super::evidence::Evidence;
 use super::search::{Ending, Search, Tried};
 use super::trial::{Alone, Findings, Trial};
@@ -10,6 +10,7 @@ use crate::description::Description;
 use crate::invocation::Run;
 use crate::objective::Wanted;
 use crate::objective::{Goal, Objective};
+use crate::validity::BUSY;
 
 /// The document that `--format json` and `--json` write.
 #[derive(Debug, Serialize)]
@@ -106,7 +107,7 @@ impl Report {
         let first = high.and_then(|high| seen.trials.iter().rev().find(|trial| trial.rate == high.rate));
         let Cause { findings, advice } = match (high, first) {
             (Some(high), Some(trial)) if !high.limited => {
-                cause(trial, percentile(high, objectives), local(run))
+                cause(trial, percentile(high, objectives), is_local(&run.description))
             }
             _ => Cause::default(),
         };
@@ -156,16 +157,6 @@ fn percentile(tried: &Tried, objectives: &[Objective]) -> f64 {
     }
 }
 
-/// Returns whether the server runs on this machine.
-fn local(run: &Run) -> bool {
-    let host = &run.description.host;
-    let to = run.description.connect_to.as_deref();
-    let here = |host: &str| {
-        host == "localhost" || host == "::1" || host.starts_with("127.") || host.starts_with("unix:")
-    };
-    to.map_or_else(|| here(host), |to| here(to) || to.starts_with("[::1]"))
-}
-
 fn ended(ending: Ending) -> &'static str {
     match ending {
         Ending::Found => "found",
@@ -195,16 +186,18 @@ fn notes(ending: Ending, high: Option<&Tried>, first: Option<&Trial>) -> Vec<Str
         .map(str::to_owned),
     );
     if high.is_some_and(|high| high.limited) {
-        notes.push("the load generator was the limit, the server can do more: use more threads (-t), or run bench on another machine".to_owned());
+        let why = match first {
+            Some(trial) if trial.outcome.busy < BUSY => {
+                "other programs use this machine's CPUs, so that the load generator was late: the result says little about the server; run bench when the machine is quiet"
+            }
+            _ => {
+                "the load generator was the limit, the server can do more: use more threads (-t), or run bench on another machine"
+            }
+        };
+        notes.push(why.to_owned());
     }
-    if let Some(trial) = first
-        && trial.outcome.crowded == 0
-    {
-        let at = |histogram: &load::Histogram| histogram.value_at_quantile(0.95) as f64;
-        let (due, sent) = (at(&trial.outcome.latency), at(&trial.outcome.service));
-        if due > sent * 1.5 + 1_000.0 {
-            notes.push("the load generator was late at the first rate that misses the objectives: this machine is too busy to say how much the server holds".to_owned());
-        }
+    if high.is_some_and(|high| !high.limited) && first.is_some_and(is_late) {
+        notes.push("the load generator was late at the first rate that misses the objectives: this machine may be too busy to say how much the server holds".to_owned());
     }
     notes
 }

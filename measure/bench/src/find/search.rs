@@ -230,9 +230,7 @@ impl Search {
             (None, None) => Ok(self.doubling(self.start, left)),
             (_, _) if left < SHORTEST => Err(self.ending()),
             (Some(low), None) => Ok(self.doubling(low.rate * 2.0, left)),
-            (None, Some(high)) if high.rate < self.start * 0.5f64.powi(HALVINGS) * 1.5 => {
-                Err(Ending::NothingHolds)
-            }
+            (None, Some(high)) if high.rate < self.start * 0.5f64.powi(HALVINGS) * 1.5 => Err(self.ending()),
             (None, Some(high)) => Ok(self.doubling(high.rate / 2.0, left)),
             (Some(low), Some(high)) if high.rate / low.rate > 1.0 + self.accuracy => {
                 Ok(self.halving(low, high, left))
@@ -243,6 +241,7 @@ impl Search {
 
     fn ending(&self) -> Ending {
         match self.ends() {
+            (None, Some(high)) if high.limited => Ending::Generator,
             (None, _) => Ending::NothingHolds,
             (_, None) => Ending::TimeOver,
             (Some(low), Some(high)) if high.rate / low.rate > 1.0 + self.accuracy * 1.001 => Ending::TimeOver,

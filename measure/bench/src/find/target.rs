@@ -7,6 +7,7 @@ use control::client::Client;
 use load::scenario::{Arrivals, Stage, Stop, Think, Traffic};
 use load::{Flow, Outcome, Progress, Scenario};
 
+use super::cause::{is_displaced, is_local};
 use super::evidence::{Evidence, Slice};
 use super::search::{Measured, Step, Target, Tried};
 use super::text;
@@ -178,10 +179,12 @@ impl Target for Server<'_> {
         })?;
         self.live.clear();
         slices.rest(&outcome, evidence);
-        let limited = outcome.busy >= BUSY;
         let server = before.zip(after.or_else(|| self.snapshot()));
         let server = server.map(|(before, after)| document::Server { before, after });
-        self.trials.push(Trial { rate: step.rate, outcome, idle, server });
+        let trial = Trial { rate: step.rate, outcome, idle, server };
+        let local = is_local(&self.run.description);
+        let limited = trial.outcome.busy >= BUSY || (local && is_displaced(&trial));
+        self.trials.push(trial);
         if self.interrupt.requested() {
             return Ok(None);
         }

@@ -59,7 +59,7 @@ pub(super) fn step(seconds: f64, tried: &Tried, objectives: &[Objective]) -> Str
     let values: String =
         objectives.iter().map(|one| format!("{:>12}", shown(&value(&tried.evidence, one)))).collect();
     let verdict = match (tried.limited, tried.growth, tried.holds()) {
-        (true, ..) => "the load generator is the limit".to_owned(),
+        (true, ..) => "the load generator did not keep up".to_owned(),
         (_, Some(growth), _) => format!("the queue grows by {}", Unit::PerSecond.show(growth)),
         (_, None, true) if tried.deviations < 2.0 => "probably holds".to_owned(),
         (_, None, true) => "holds".to_owned(),
@@ -94,6 +94,9 @@ pub(super) fn sentence(report: &Report) -> String {
     let wanted = report.objectives.join(" and ");
     let found = &report.result;
     let Some(held) = found.rate_per_s else {
+        if found.ended == "load_generator" {
+            return format!("No rate was tried that could hold {wanted}: the load generator did not keep up");
+        }
         let alone = Unit::Milliseconds.show(report.alone.p50_ms);
         return match found.missed_per_s {
             Some(lowest) => format!(

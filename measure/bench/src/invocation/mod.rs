@@ -144,6 +144,12 @@ fn run(
         ..Description::default()
     };
     description.describe_requests(&requests.shown, &requests.requests);
+    if let Some(journey) = &requests.journey {
+        description.describe_journey(flags.text("journey").unwrap_or_default(), journey.steps.len());
+        if !matches!(output.format, Format::Human | Format::Json | Format::Csv) {
+            flags.mistake("--format: the formats of ab, siege and wrk cannot show a journey: expected human, json or csv");
+        }
+    }
     description.describe_transport(&transport);
     let scenario = Scenario {
         requests: requests.requests,
@@ -155,8 +161,9 @@ fn run(
         timeouts,
         checks,
         threads,
-        cookies: flags.is_set("cookies"),
+        cookies: flags.is_set("cookies") || requests.journey.is_some(),
         stages: !flags.is_set("no-stages"),
+        journey: requests.journey,
         part: Part::default(),
     };
     if workers > 1 {

@@ -3,14 +3,17 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use load::inputs::access_log::{Recording, access_log};
+use load::inputs::journey_file::journey_file;
 use load::inputs::urls_file::{self, Resolver, content_type};
 use load::inputs::{self, ParsedUrl};
+use load::journey::Journey;
 use load::scenario::{Origin, Request};
 
 use super::flags::Flags;
@@ -25,6 +28,8 @@ pub(super) struct Requests {
     /// Send times, if they come from a log.
     pub arrivals: Option<Vec<(Duration, usize)>>,
     pub remarks: Vec<String>,
+    /// The steps of a journey, parallel to `requests`.
+    pub journey: Option<Arc<Journey>>,
 }
 
 /// Flags that apply to every request.
@@ -47,6 +52,9 @@ pub(super) fn read(flags: &mut Flags<'_>) -> Option<Requests> {
         .collect();
     if flags.given("replay") {
         return replay(flags, &common, &typed);
+    }
+    if flags.given("journey") {
+        return journey(flags, &common, &typed);
     }
     let listed = listed(flags);
     if typed.is_empty() && listed.is_empty() {
@@ -77,7 +85,7 @@ fn together(
         requests.push(common.request(&line.url, line.method.as_deref(), line.body.as_ref(), line.weight));
         shown.push(written(&line.url));
     }
-    Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new() })
+    Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new(), journey: None })
 }
 
 /// Returns a URL for reports: they are passed on, and the password in it is not.
@@ -307,6 +315,61 @@ fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)])
             recording.arrivals.into_iter().map(|(at, which)| (at.div_f64(speed), which)).collect(),
         ),
         requests,
+        journey: None,
+    })
+}
+
+fn journey(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)]) -> Option<Requests> {
+    const FILE: &str = "the file describes the requests";
+    flags.not_with(
+        "journey",
+        &["urls", "replay", "method", "body", "body-file", "content-type", "order"],
+        FILE,
+    );
+    flags.not_with(
+        "journey",
+        &["expect-length", "expect-sha256", "expect-body"],
+        "the file says what each step expects",
+    );
+    flags.not_with("journey", &["think"], "each step of the file has its own pause");
+    flags.not_with(
+        "journey",
+        &["find"],
+        "a search counts requests, which a journey sends only after each other",
+    );
+    flags.not_with("journey", &["pipeline", "streams"], "a user waits for each response");
+    if flags.given("journey") && flags.text("http").is_some_and(|version| !version.starts_with('1')) {
+        flags.mistake("--journey needs HTTP/1.1");
+    }
+    let server = match typed {
+        [(_, server)] => Some(server),
+        _ => {
+            flags.mistake("--journey requires exactly one URL, such as http://localhost:9292");
+            None
+        }
+    };
+    if server.is_some_and(|server| server.target != "/") {
+        flags.mistake("with --journey the paths come from the file: expected a URL without a path, such as http://localhost:9292");
+    }
+    let name = flags.text("journey").unwrap_or_default();
+    let text = flags
+        .value("journey", |name| whole(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))?;
+    let journey = match journey_file(if name == "-" { "standard input" } else { name }, &text) {
+        Ok(journey) => journey,
+        Err(mistakes) => {
+            mistakes.into_iter().for_each(|mistake| flags.mistake(mistake));
+            return None;
+        }
+    };
+    let server = server?;
+    let requests = journey.steps.iter().map(|step| common.request(server, Some(&step.method), None, 1));
+    Some(Requests {
+        requests: requests.collect(),
+        shown: vec![written(server)],
+        unix: server.unix.clone(),
+        arrivals: None,
+        remarks: Vec::new(),
+        journey: Some(Arc::new(journey)),
     })
 }
 

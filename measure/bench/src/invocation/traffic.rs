@@ -39,7 +39,7 @@ pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option
         after: flags.positive_duration("duration"),
     };
     let arrivals = flags.value("arrivals", arrivals).unwrap_or(Arrivals::Even);
-    let think = flags.value("think", think).unwrap_or(Think::None);
+    let think = flags.value("think", inputs::think).unwrap_or(Think::None);
     if let Some(recorded) = requests.and_then(|requests| requests.arrivals.clone()) {
         let description = TrafficDescription::Replay {
             speed: flags
@@ -133,16 +133,4 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
         None if text == "even" => Ok(Arrivals::Even),
         None => Err(format!("{text:?}: expected even or random")),
     }
-}
-
-/// Parses `2s`, or `0..2s` for a random time up to 2 s.
-fn think(text: &str) -> Result<Think, String> {
-    let Some((from, to)) = text.split_once("..") else {
-        return inputs::duration(text)
-            .map(|time| if time.is_zero() { Think::None } else { Think::Fixed(time) });
-    };
-    if !from.is_empty() && !inputs::duration(from)?.is_zero() {
-        return Err(format!("{text:?}: a random pause starts at 0: expected 0..{to}"));
-    }
-    inputs::duration(to).map(Think::UpTo)
 }

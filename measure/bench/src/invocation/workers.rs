@@ -24,7 +24,7 @@ pub(super) fn count(flags: &mut Flags<'_>) -> usize {
 /// Returns whether each process can read all inputs, since standard input can be read only once. Called before any input is read.
 pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
     let mut can = true;
-    for name in ["replay", "urls", "body-file"] {
+    for name in ["replay", "urls", "body-file", "journey"] {
         if flags.given("workers") && !flags.given("listen") && flags.text(name) == Some("-") {
             flags.mistake(format!(
                 "--{name} - cannot be used with --workers, because each process reads it: expected a file name"

@@ -105,12 +105,16 @@ pub(super) fn errors(document: &Document) -> Option<Section> {
 const REQUESTS: usize = 50;
 
 pub(super) fn by_request(outcome: &Outcome) -> Option<Section> {
-    if outcome.requests.len() < 2 {
+    if outcome.requests.len() < 2 && outcome.journeys.is_none() {
         return None;
     }
     let mut requests: Vec<_> = outcome.requests.iter().collect();
-    requests.sort_by_key(|request| std::cmp::Reverse((ms(request.latency.max()) * 1e3) as u64));
-    let rows = requests.iter().take(REQUESTS).map(|request| {
+    match &outcome.journeys {
+        Some(journeys) => requests.push(journeys),
+        None => requests.sort_by_key(|request| std::cmp::Reverse((ms(request.latency.max()) * 1e3) as u64)),
+    }
+    let most = if outcome.journeys.is_some() { requests.len() } else { REQUESTS };
+    let rows = requests.iter().take(most).map(|request| {
         let f = Figures::of(&request.latency);
         let times = [f.p50, f.p95, f.p99, f.max].map(|value| Unit::Milliseconds.show(value));
         let counts = [request.ok, request.errors].map(|count| Unit::Count.show(count as f64));
@@ -123,6 +127,9 @@ pub(super) fn by_request(outcome: &Outcome) -> Option<Section> {
         ..Table::default()
     };
     let text = match outcome.requests.len() {
+        _ if outcome.journeys.is_some() => {
+            "The steps in order, and the whole journey with its pauses.".to_owned()
+        }
         count if count > REQUESTS => format!("The {REQUESTS} slowest of {count} kinds."),
         _ => "The slowest first.".to_owned(),
     };

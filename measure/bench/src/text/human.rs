@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use load::outcome::Errors;
+use load::outcome::{Errors, RequestOutcome};
 use load::{Histogram, Outcome};
 use report::Unit;
 
@@ -181,8 +181,29 @@ fn stages(out: &mut String, outcome: &Outcome) {
     }
 }
 
+/// Lists the steps of a journey in order, and the journey itself.
+fn by_step(out: &mut String, outcome: &Outcome, journeys: &RequestOutcome) {
+    let _ = writeln!(
+        out,
+        "\n  {:>9} {:>8} {:>9} {:>9} {:>9}   by step; a failed request ends its journey",
+        "ok", "errors", "p50", "p95", "p99"
+    );
+    for step in outcome.requests.iter().chain([journeys]) {
+        let [p50, p95, p99] =
+            [50.0, 95.0, 99.0].map(|percentile| time(percentile_ms(&step.latency, percentile)));
+        let (ok, errors) = (Unit::Count.show(step.ok as f64), Unit::Count.show(step.errors as f64));
+        let rate = Unit::PerSecond.show(per_second(step.ok, outcome.seconds));
+        let name =
+            if std::ptr::eq(step, journeys) { format!("whole journey, {rate}") } else { step.name.clone() };
+        let _ = writeln!(out, "  {ok:>9} {errors:>8} {p50:>9} {p95:>9} {p99:>9}   {name}");
+    }
+}
+
 /// Lists the slowest kinds of requests, if there are several.
 fn by_request(out: &mut String, outcome: &Outcome) {
+    if let Some(journeys) = &outcome.journeys {
+        return by_step(out, outcome, journeys);
+    }
     if outcome.requests.len() < 2 {
         return;
     }

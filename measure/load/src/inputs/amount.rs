@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use text::size::Letter;
 
+use crate::scenario::Think;
+
 /// Longest accepted duration: 365 days.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
 
@@ -38,6 +40,20 @@ pub fn count(text: &str) -> Result<u64, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "bytes, or a number with KB, MB, GB, KiB, MiB or GiB, such as 64KiB";
     text::size::parse(text, Letter::Decimal).map_err(|why| why.about(text, "a size", EXPECTED))
+}
+
+/// Parses `2s`, or `0..2s` for a random time up to 2 s.
+///
+/// # Errors
+/// A description of what is expected.
+pub fn think(text: &str) -> Result<Think, String> {
+    let Some((from, to)) = text.split_once("..") else {
+        return duration(text).map(|time| if time.is_zero() { Think::None } else { Think::Fixed(time) });
+    };
+    if !from.is_empty() && !duration(from)?.is_zero() {
+        return Err(format!("{text:?}: a random pause starts at 0: expected 0..{to}"));
+    }
+    duration(to).map(Think::UpTo)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 pub mod access_log;
 pub mod amount;
 pub mod condition;
+pub mod journey_file;
 mod log_line;
 pub mod rate;
 pub mod statuses;
@@ -13,7 +14,7 @@ pub mod url;
 pub mod urls_file;
 mod variables;
 
-pub use amount::{count, duration, size};
+pub use amount::{count, duration, size, think};
 pub use rate::{rate, stages};
 pub use statuses::statuses;
 pub use url::{ParsedUrl, url};

@@ -98,6 +98,7 @@ pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
         threads: 2,
         cookies: false,
         stages: false,
+        journey: None,
         part: load::scenario::Part::default(),
     }
 }
