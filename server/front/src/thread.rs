@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -33,6 +33,10 @@ use workers::{Local, Rack, Shared};
 
 /// Time-out for the packets that close QUIC connections.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
+/// The pause between two looks at what is still open.
+const TICK: Duration = Duration::from_millis(5);
+/// Time-out, after the tunnels of the app, for those that only their clients or origins can end.
+const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
 /// The phase that the main thread orders for all front threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +79,7 @@ pub(crate) struct Seed {
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
     pub(crate) drained: mpsc::Sender<()>,
-    /// Dropped when the thread's tunnels have ended as well.
+    /// Dropped when the thread's tunnels have ended as well, and their clients have everything.
     pub(crate) ended: mpsc::Sender<()>,
 }
 
@@ -137,6 +141,7 @@ async fn run(seed: Seed) {
     let log: Log = log_to(&error_log).into();
     let observed = observed(handlers, &error_log);
     let scripts = first_scripts(&first, &log, &observed, evaluated);
+    let tunnels = local.clone();
     let app = local.map(|local| Rc::new(App { stamp: Stamp::default(), rack: Rack::new(local) }));
     let has_app = app.is_some();
     let content = Content::new(first, app, store.map(Cache::new), scripts, log.clone());
@@ -209,8 +214,9 @@ async fn run(seed: Seed) {
     context.drain();
     drain_arrivals(&context).await;
     // Tunnels have no response to wait for. They end with their worker.
-    while context.connections().open > context.connections().tunnels {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    let responds = || context.connections().open > context.connections().tunnels;
+    while responds() {
+        tokio::time::sleep(TICK).await;
     }
     // Waits for the last packets of closed connections.
     let endpoints = acceptor.quic.take();
@@ -218,8 +224,16 @@ async fn run(seed: Seed) {
         let _ = tokio::time::timeout(LAST_PACKETS, endpoint.wait_idle()).await;
     }
     drop(drained);
-    while context.connections().tunnels > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    // A client of a tunnel that has ended may still be receiving.
+    while tunnels.as_ref().is_some_and(|local| local.tunnels() > 0) || responds() {
+        tokio::time::sleep(TICK).await;
+    }
+    let until = Instant::now() + LAST_TUNNELS;
+    while context.connections().open > 0 && Instant::now() < until {
+        tokio::time::sleep(TICK).await;
+    }
+    for endpoint in &endpoints {
+        let _ = tokio::time::timeout(LAST_PACKETS, endpoint.wait_idle()).await;
     }
     drop(ended);
     // The links to the workers stay open until the process exits.

@@ -66,6 +66,11 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Pas
     Ok(received.bytes)
 }
 
+/// Returns whether the other end of a Unix socket is closed, or closed for reading.
+pub(crate) fn takes_no_more(socket: impl AsFd) -> bool {
+    rustix::net::send(socket, &[], SEND) == Err(rustix::io::Errno::PIPE)
+}
+
 /// Returns whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
     sys::process::state(pid) == Some(b'T')
@@ -103,6 +108,16 @@ mod tests {
         assert_eq!(text, "inside");
         drop(a);
         assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_closed_end_takes_no_more() {
+        let (ours, theirs) = pair().unwrap();
+        assert!(!takes_no_more(&ours));
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(!takes_no_more(&ours), "it still reads");
+        drop(theirs);
+        assert!(takes_no_more(&ours));
     }
 
     #[test]

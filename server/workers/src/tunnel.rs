@@ -8,11 +8,12 @@
 use crate::call::Call;
 use crate::local::Local;
 use crate::messages::End;
+use crate::os;
 use crate::websocket::{Follower, SERVICE_RESTART};
 use handler::{BodyStream, Chunk, Failure};
-use net::{TunnelEnd, descriptors};
+use net::{Transport, TunnelEnd, descriptors};
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,6 +29,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 struct Counted {
     local: Rc<Local>,
     end: End,
+    /// Whether it counts among [`Local::tunnels`].
+    awaited: Cell<bool>,
     _descriptor: descriptors::CountedDescriptor,
 }
 
@@ -35,7 +38,16 @@ impl Counted {
     fn new(local: &Rc<Local>, call: &Call) -> Counted {
         let end = End { serial: call.serial(), pool: call.pool() };
         local.shared().dispatch(end.pool).tunnel_opened(end.serial);
-        Counted { local: local.clone(), end, _descriptor: descriptors::CountedDescriptor::begin() }
+        local.follow_tunnels(1);
+        let _descriptor = descriptors::CountedDescriptor::begin();
+        Counted { local: local.clone(), end, awaited: Cell::new(true), _descriptor }
+    }
+
+    /// Records that the app sends nothing more.
+    fn is_not_awaited(&self) {
+        if self.awaited.replace(false) {
+            self.local.follow_tunnels(-1);
+        }
     }
 
     /// Returns whether the worker gets no more requests or is gone.
@@ -47,12 +59,13 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.local.shared().dispatch(self.end.pool).tunnel_closed(self.end.serial);
+        self.is_not_awaited();
     }
 }
 
 /// The app's end of a connection, used as the far end of a tunnel.
 struct AppEnd {
-    io: Box<dyn TunnelEnd>,
+    io: UnixStream,
     frames: RefCell<Follower>,
     /// When the front sent the Close frame on behalf of the app. Bytes from the client are ignored from then
     /// on.
@@ -93,7 +106,7 @@ pub(crate) fn open(
     local: &Rc<Local>,
     call: &Call,
 ) -> io::Result<Box<dyn TunnelEnd>> {
-    let io = net::tunnel_end(socket(fd)?);
+    let io = socket(fd)?;
     let (frames, closed) = (RefCell::new(frames), Cell::new(None));
     Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, call) }))
 }
@@ -105,16 +118,23 @@ fn is_gone(error: &io::Error) -> bool {
 
 impl TunnelEnd for AppEnd {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.io.poll_readable(cx)
+        Transport::poll_readable(&self.io, cx)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.io.poll_writable(cx)
+        Transport::poll_writable(&self.io, cx)
     }
 
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.io.try_read(buffer) {
-            Ok(0) => Ok(self.ended(buffer).unwrap_or(0)),
+        match Transport::try_read(&self.io, buffer) {
+            Ok(0) => {
+                let closing = self.ended(buffer);
+                if closing.is_none() && !self.is_over() {
+                    // The app has closed one direction, and the client decides when the other one ends.
+                    self.counted.is_not_awaited();
+                }
+                Ok(closing.unwrap_or(0))
+            }
             // The worker has not read everything that the client sent.
             Err(error) if is_gone(&error) => self.ended(buffer).or(self.closed.get().map(|_| 0)).ok_or(error),
             Ok(n) => {
@@ -126,18 +146,22 @@ impl TunnelEnd for AppEnd {
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.io.try_write(bytes) {
+        match Transport::try_write(&self.io, &[IoSlice::new(bytes)], false) {
             Err(error) if is_gone(&error) && self.awaits_answer() => Ok(bytes.len()),
             result => result,
         }
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_flush(cx)
+        Transport::poll_flush(&self.io, cx)
     }
 
     fn end_writing(&self) {
-        self.io.end_writing();
+        Transport::end_writing(&self.io);
+    }
+
+    fn is_over(&self) -> bool {
+        os::takes_no_more(&self.io)
     }
 }
 

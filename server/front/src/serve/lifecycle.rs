@@ -10,6 +10,8 @@
 //! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
 //! 6. Requests that a pause holds get 503 when the ports close, but not after an upgrade: then they wait for its end.
 //! 7. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
+//! 8. Clients of tunnels (WebSockets, hijacks) that have ended with their worker have the rest of `timeouts.shutdown` to receive what the app
+//!    has sent, at least [`LAST_TUNNELS`]. INT ends that at once.
 
 use super::server::Server;
 use super::threads::Threads;
@@ -26,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use workers::supervisor::{Command, Notice};
 
-/// Time-out for tunnels to end once the workers are gone. In that time, WebSockets get a Close frame.
+/// The shortest time-out for tunnels to end once the workers are gone. In that time, WebSockets get a Close frame.
 const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
 pub(super) struct Lifecycle<'a> {
@@ -40,6 +42,8 @@ pub(super) struct Lifecycle<'a> {
     ending: bool,
     /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
     lame_until: Option<Instant>,
+    /// When the time for requests in progress is over; `None` before the drain.
+    drained_by: Option<Instant>,
     outcome: Result<(), String>,
     upgrades: Upgrades,
 }
@@ -54,6 +58,7 @@ impl<'a> Lifecycle<'a> {
             halted: false,
             ending: false,
             lame_until: None,
+            drained_by: None,
             outcome: Ok(()),
             upgrades,
         }
@@ -89,11 +94,26 @@ impl<'a> Lifecycle<'a> {
                 self.server.logs.error.write(&text);
             }
         }
-        if let (None, Some(mut tunnels)) = (self.server.threads, self.tunnels) {
-            // The tunnels ended with the workers; their last bytes are still on the way to the clients.
-            let _ = tokio::time::timeout(LAST_TUNNELS, tunnels.recv()).await;
+        if let (None, Some(tunnels)) = (&self.server.threads, self.tunnels.take()) {
+            self.end_tunnels(tunnels, &mut signals).await;
         }
         self.outcome
+    }
+
+    /// Waits until the clients of tunnels, which have ended with the workers, have received what is on the way to them.
+    async fn end_tunnels(&self, mut tunnels: mpsc::Receiver<()>, signals: &mut Signals) {
+        let least = Instant::now() + LAST_TUNNELS;
+        let until = self.drained_by.filter(|_| !self.halted).map_or(least, |by| by.max(least));
+        loop {
+            tokio::select! {
+                _ = tunnels.recv() => return,
+                () = tokio::time::sleep_until(until) => return,
+                (_, action) = signals.next() => match action {
+                    SignalAction::Interrupt if !self.server.attached => return,
+                    _ => {}
+                },
+            }
+        }
     }
 
     /// Follows an upgrade.
@@ -282,6 +302,7 @@ impl<'a> Lifecycle<'a> {
         threads.drain();
         let commands = self.server.pool.commands.clone();
         let timeout = self.server.releases.settings().timeouts.shutdown;
+        self.drained_by.get_or_insert(Instant::now() + timeout);
         let interruptions = self.server.interruptions.clone();
         net::task::spawn_local(async move {
             // After an upgrade the requests that a pause holds have their time when it is over.

@@ -39,6 +39,9 @@ pub trait TunnelEnd {
 
     /// Closes the own direction: the other side reads the end after the last byte.
     fn end_writing(&self);
+
+    /// Returns whether the other side is known to take no more bytes. After the end of its own direction nothing is left of the tunnel then.
+    fn is_over(&self) -> bool;
 }
 
 /// A transport as the end of a tunnel.
@@ -72,5 +75,9 @@ impl<S: Transport> TunnelEnd for End<S> {
 
     fn end_writing(&self) {
         self.0.end_writing();
+    }
+
+    fn is_over(&self) -> bool {
+        false
     }
 }

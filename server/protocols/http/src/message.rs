@@ -146,11 +146,6 @@ impl Sent {
         Sent { broken: true, ..Sent::default() }
     }
 
-    /// Returns whether nothing more can be sent on the connection.
-    pub(crate) fn is_over(&self) -> bool {
-        self.hijacked || self.broken
-    }
-
     /// Records a failure. Only the first one is kept.
     pub(crate) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert_with(|| Box::new(failure));

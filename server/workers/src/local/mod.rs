@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use crate::spool::Room;
 use queue::{Reason, Serial};
 use settings::{Current, Settings};
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub struct Local {
     scratch: RefCell<Vec<u8>>,
     settings: Current,
     log: Box<dyn Fn(&str)>,
+    /// Connections that apps of this thread have taken over, and streaming bodies.
+    tunnels: Cell<usize>,
     /// The same moment as an `Instant` and in microseconds of the clock that workers read.
     clock: (Instant, u64),
 }
@@ -53,6 +55,7 @@ impl Local {
             scratch: RefCell::new(vec![0; SCRATCH]),
             settings,
             log,
+            tunnels: Cell::new(0),
             clock: (Instant::now(), os::monotonic_us()),
         })
     }
@@ -60,6 +63,15 @@ impl Local {
     /// Returns the number of the front thread.
     pub(crate) fn index(&self) -> u16 {
         self.index
+    }
+
+    /// Returns the number of connections that apps have taken over and whose clients may not have everything yet.
+    pub fn tunnels(&self) -> usize {
+        self.tunnels.get()
+    }
+
+    pub(crate) fn follow_tunnels(&self, change: isize) {
+        self.tunnels.update(|count| count.saturating_add_signed(change));
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -63,10 +63,10 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
             drop(response);
             link.exchange.update(|number| number.wrapping_add(1));
             link.end_holding();
-            let (reusable, over) = (report.outcome.sent.reusable, report.outcome.sent.is_over());
+            let Sent { reusable, hijacked, broken, .. } = report.outcome.sent;
             drop(report);
             if !reusable {
-                facts.then(link, over)
+                facts.then(link, hijacked, broken)
             } else if link.body.borrow().is_done() || Box::pin(drain(link)).await {
                 Then::Idle
             } else {
@@ -211,11 +211,12 @@ impl ExchangeFacts {
         self
     }
 
-    /// Decides how to close a connection that cannot be reused. `over`: nothing more can be sent. A client that asked for the close and has sent
-    /// nothing more gets no lingering close.
-    fn then<S: Transport>(self, link: &Link<S>, over: bool) -> Then {
-        let expected = !self.kept && link.input.borrow().is_empty() && link.body.borrow().is_done();
-        if over || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
+    /// Decides how to close a connection that cannot be reused. `broken`: nothing more can be sent. A client that asked for the close and has sent
+    /// nothing more gets no lingering close, but one of a tunnel (`hijacked`) may send until it has seen the end.
+    fn then<S: Transport>(self, link: &Link<S>, hijacked: bool, broken: bool) -> Then {
+        let expected =
+            !self.kept && !hijacked && link.input.borrow().is_empty() && link.body.borrow().is_done();
+        if broken || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
     }
 }
 

@@ -3,7 +3,8 @@
 //! Contract:
 //! 1. Bytes that were read ahead are delivered first.
 //! 2. Each direction buffers at most one read, and nothing while the tunnel is idle.
-//! 3. The end of one direction is passed on; the other direction continues.
+//! 3. The end of one direction is passed on; the other direction continues, unless the far end takes no more bytes either.
+//!    When the far end takes no more bytes, the client's are dropped, and what the far end has sent is still delivered.
 //! 4. A client that reads nothing for `timeouts.send` while data waits ends the tunnel (see `delivery`). An idle tunnel has no time-out of its own:
 //!    TCP keep-alive finds a vanished client.
 
@@ -24,6 +25,8 @@ struct Flow {
     held: Vec<u8>,
     ended: bool,
     passed_on: bool,
+    /// The receiver takes no more; bytes are read and dropped.
+    dropped: bool,
     bytes: u64,
 }
 
@@ -113,19 +116,31 @@ pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) ->
     let client = ClientEnd(link);
     let far = FarEnd { io: &*io, scratch: &link.shared.scratch };
     let broken = poll_fn(|cx| match (up.poll(&client, &far, cx), down.poll(&far, &client, cx)) {
-        (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(true),
+        (Poll::Ready(Err(Broken::Read)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(true),
         (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(false),
+        (_, Poll::Ready(Ok(()))) if up.dropped || io.is_over() => Poll::Ready(false),
+        (Poll::Ready(Err(Broken::Write)), _) => {
+            up.dropped = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
         _ => Poll::Pending,
     })
     .await;
     (down.bytes, broken)
 }
 
+/// Which end of a direction has failed.
+enum Broken {
+    Read,
+    Write,
+}
+
 impl Flow {
     /// Ready when this direction has ended and its end was passed on.
-    fn poll(&mut self, from: &impl End, to: &impl End, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll(&mut self, from: &impl End, to: &impl End, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         for _ in 0..ROUNDS {
-            while !self.held.is_empty() {
+            while !self.held.is_empty() && !self.dropped {
                 match to.write(&self.held) {
                     Ok(n) => {
                         self.held.drain(..n);
@@ -136,12 +151,12 @@ impl Flow {
                             return Poll::Pending;
                         }
                     }
-                    Err(error) => return Poll::Ready(Err(error)),
+                    Err(_) => return Poll::Ready(Err(Broken::Write)),
                 }
             }
             self.held = Vec::new();
-            if let Err(error) = ready!(to.poll_flush(cx)) {
-                return Poll::Ready(Err(error));
+            if !self.dropped && ready!(to.poll_flush(cx)).is_err() {
+                return Poll::Ready(Err(Broken::Write));
             }
             if self.ended {
                 if !std::mem::replace(&mut self.passed_on, true) {
@@ -153,7 +168,7 @@ impl Flow {
                 return Poll::Pending;
             }
             match from.read(&mut |bytes| self.receive(bytes, to)) {
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Poll::Ready(Err(Broken::Read)),
                 _ => {}
             }
         }
@@ -164,6 +179,9 @@ impl Flow {
     /// Writes as much as fits and holds the rest. A write error shows up again when the rest is written.
     fn receive(&mut self, bytes: &[u8], to: &impl End) {
         self.ended = bytes.is_empty();
+        if self.dropped {
+            return;
+        }
         let sent = if bytes.is_empty() { 0 } else { to.write(bytes).unwrap_or(0) };
         self.bytes += sent as u64;
         self.held.extend_from_slice(&bytes[sent..]);

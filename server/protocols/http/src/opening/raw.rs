@@ -134,6 +134,10 @@ impl TunnelEnd for AfterHead {
     fn end_writing(&self) {
         self.io.end_writing();
     }
+
+    fn is_over(&self) -> bool {
+        self.io.is_over()
+    }
 }
 
 /// The part of a body that is missing.
@@ -250,6 +254,10 @@ mod tests {
         }
 
         fn end_writing(&self) {}
+
+        fn is_over(&self) -> bool {
+            false
+        }
     }
 
     struct Stays;

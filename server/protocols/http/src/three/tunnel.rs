@@ -2,7 +2,7 @@
 //!
 //! Contract:
 //! 1. Each direction buffers at most one read; QUIC's windows bound what the client sends ahead.
-//! 2. The end of one direction is passed on; the other direction continues.
+//! 2. The end of one direction is passed on; the other direction continues, unless the far end takes no more bytes either.
 //! 3. When the far end breaks off, or the client resets the stream, both ends are closed (H3_REQUEST_CANCELLED, RFC 9220 section 3).
 //! 4. When the far end takes no more bytes, none are read from the client, and what the far end has sent is still delivered.
 
@@ -53,7 +53,7 @@ pub(super) async fn run(
                 Poll::Pending => {}
             }
         }
-        if up_over && down_over {
+        if down_over && (up_over || io.is_over()) {
             return Poll::Ready(Ok(()));
         }
         // After the end of this half, its acknowledgement would look like a departure.

@@ -2,7 +2,8 @@
 //!
 //! Contract:
 //! 1. Each direction buffers no more than the windows allow: of the client's bytes as many as its window, of the far end's one read.
-//! 2. The end of one direction is passed on (END_STREAM, or the end of the far end's input); the other direction continues.
+//! 2. The end of one direction is passed on (END_STREAM, or the end of the far end's input); the other direction continues, unless the far end
+//!    takes no more bytes either.
 //! 3. When the far end breaks off, the stream is reset with CANCEL; when the client resets it, the far end is closed (RFC 8441 section 5).
 //! 4. When the far end takes no more bytes, the client's are dropped, and what the far end has sent is still delivered.
 
@@ -75,6 +76,9 @@ impl Tunnel {
                 }
                 Poll::Ready(Some(bytes)) => self.held = bytes,
             }
+        }
+        if self.down == Flow::Ended && self.up == Flow::Open && self.io.is_over() {
+            self.up = Flow::Dropped;
         }
         match (self.down, self.up) {
             // If the far end is closed in both directions, the client is told to send no more (`Connection::discard`).
