@@ -97,6 +97,49 @@ class AppProcessesTest < Case
     end
   end
 
+  # Every way of Ruby to make a process while a request is served.
+  WAYS = <<~'RUBY'
+    def note(name, pid) = File.write(File.join(__dir__, "helpers.log"), "#{name} #{pid}\n", mode: "a")
+    SLEEP = "exec sleep 1000"
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/fork" then note("fork", fork { trap("TERM", "DEFAULT"); sleep })
+      when "/thread" then Thread.new { note("thread", fork { sleep }) }.join
+      when "/popen-fork" then (IO.popen("-") || begin; sleep; end).then { |io| ($kept ||= []) << io; note("popen-fork", io.pid) }
+      when "/popen" then IO.popen(SLEEP).then { |io| ($kept ||= []) << io; note("popen", io.pid) }
+      when "/spawn" then note("spawn", spawn(SLEEP))
+      when "/system" then system("sleep 1000 & echo system $! >> #{File.join(__dir__, 'helpers.log')}")
+      when "/daemon" then Process.wait(fork { Process.daemon(true, true); note("daemon", Process.pid); sleep })
+      end
+      [200, { "content-type" => "text/plain" }, ["done"]]
+    }
+  RUBY
+  SHAPES = { "threads" => { threads: "3:3" }, "fibers" => { threads: "1:1", settings: { fibers: 10 } } }.freeze
+
+  # The kernel objects without a name that a process forked from a Ruby without a server has.
+  def anonymous_of_ruby
+    code = 'r, w = IO.pipe; pid = fork { w.write("x"); sleep }; r.read(1); puts Dir["/proc/#{pid}/fd/*"].filter_map { |f| File.readlink(f) rescue nil }.grep(/anon_inode/); Process.kill("KILL", pid)'
+    IO.popen([RbConfig.ruby, "-e", code], &:readlines).map(&:chomp).sort
+  end
+
+  SHAPES.each do |shape, options|
+    it "lets none of their kinds hold sockets, memory, timers or wake-ups of the server's, with #{shape}" do
+      skip "needs /proc" unless File.directory?("/proc/self/fd")
+      own = serve(WAYS, workers: 1, **options)
+      # The first requests make everything that a worker has.
+      Array.new(5) { Thread.new { get("/", to: own) } }.each(&:join)
+      WAYS.scan(%r{when "(/[\w-]+)"}).flatten.each { |path| assert_status 200, get(path, to: own) }
+      expected = anonymous_of_ruby
+      wait_until("all helpers") { helpers(own).size == WAYS.scan("when ").size }
+      helpers(own).each do |name, (pid)|
+        held = descriptors(pid)
+        assert_empty held.grep(/socket:|memfd:|timerfd|pidfd/), name
+        assert_operator held.grep(/anon_inode/).size, :<=, expected.size, "#{name}: #{held}, and without a server #{expected}"
+      end
+      assert_status 200, get("/", to: own)
+    end
+  end
+
   { "that are forked by Ruby" => FORKING, "that nobody hears of" => SILENT }.each do |kind, app|
     it "notices who has ended, with helpers #{kind}" do
       own = serve(app, workers: 2)

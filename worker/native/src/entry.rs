@@ -206,6 +206,7 @@ fn abandon(gvl: &mut Gvl) -> Value {
     if Worker::abandon(gvl) {
         fibers::abandon(gvl);
         guest::abandon(gvl);
+        signals::close();
     }
     NIL
 }

@@ -33,9 +33,9 @@ fn wakeup(gvl: &Gvl) -> Option<&'static Wakeup> {
     SPARE.with(gvl, Vec::pop).or_else(|| Wakeup::new().ok().map(|made| &*Box::leak(Box::new(made))))
 }
 
-/// Drops the wake-ups in a child that the app has forked: they would wake the parent's threads.
+/// Closes the wake-ups in a child that the app has forked: they would wake the parent's threads.
 pub(crate) fn abandon(gvl: &Gvl) {
-    SPARE.with(gvl, Vec::clear);
+    SPARE.with(gvl, |spare| spare.drain(..).for_each(Wakeup::close));
 }
 
 /// Waits until a message from the front arrives for the request, or its body has ended. May return early. May raise (an interrupt).

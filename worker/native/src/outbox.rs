@@ -161,6 +161,13 @@ impl Outbox {
         self.unsent.store(0, Relaxed);
     }
 
+    /// Closes the descriptors of unsent frames, in a child that the app has forked. A thread that the child does not have may hold the lock.
+    pub(crate) fn abandon(&self) {
+        if let Ok(mut frames) = self.frames.try_lock() {
+            frames.fds.drain(..).for_each(|(_, fd)| os::close(fd));
+        }
+    }
+
     /// Returns the number of unsent bytes.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {

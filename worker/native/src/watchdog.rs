@@ -141,6 +141,11 @@ impl Watchdog {
         first
     }
 
+    /// Closes the sampler's wakeup, in a child that the app has forked.
+    pub(crate) fn close(&self) {
+        self.sampler.get().into_iter().for_each(Wakeup::close);
+    }
+
     /// Reverses [`Watchdog::watch_stretches`].
     pub(crate) fn leave_stretches(&self, stretch: &'static Stretch) {
         let mut stretches = self.stretches();

@@ -62,6 +62,11 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes the wakeup, in a child that the app has forked.
+pub(crate) fn close() {
+    BELL.get().into_iter().for_each(Wakeup::close);
+}
+
 /// Waits until some of the signals have arrived. Bit n is signal n. May raise.
 ///
 /// # Panics

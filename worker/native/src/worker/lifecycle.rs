@@ -108,7 +108,10 @@ impl Worker {
             let Some(worker) = place.worker.with(gvl, Option::take) else { continue };
             worker.close();
             worker.tasks.iter().chain(worker.fibers.served.values()).for_each(|task| task.return_loan());
+            ServingThread::close_all(gvl, &worker.tasks);
+            worker.links.iter().for_each(|link| link.outbox().abandon());
             IS_CHILD.store(true, Relaxed);
+            place.close();
             place.burn();
             ABANDONED.with(gvl, |all| all.push(worker));
             was_there = true;

@@ -134,6 +134,12 @@ impl Place {
         self.standby.store(0, Relaxed);
     }
 
+    /// Closes the descriptors, in a child that the app has forked.
+    pub(crate) fn close(&self) {
+        self.timer.get().into_iter().for_each(Timer::close);
+        self.watchdog.close();
+    }
+
     // The standby.
 
     pub(crate) fn timer(&self) -> &Timer {

@@ -1,9 +1,9 @@
 //! The Linux implementation.
 
-use super::{check, portable, replace};
+use super::{Own, check, portable};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -20,24 +20,29 @@ pub(super) fn close_on_exec(fd: RawFd) -> RawFd {
 }
 
 /// An eventfd.
-pub(crate) struct Wakeup(OwnedFd);
+pub(crate) struct Wakeup(Own);
 
 impl Wakeup {
     pub(crate) fn new() -> io::Result<Wakeup> {
         // SAFETY: no pointers; the descriptor is new and ours.
         let fd =
             unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
-        Ok(Wakeup(fd))
+        Ok(Wakeup(Own::new(fd)))
     }
 
     /// # Errors
     /// As eventfd(2) and dup2(2).
     pub(crate) fn renew(&self) -> io::Result<()> {
-        replace(self.fd(), Wakeup::new()?.0)
+        let new = Wakeup::new()?;
+        self.0.replace(new.0.take())
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.close();
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.fd()
     }
 
     pub(crate) fn wake(&self) {
@@ -53,23 +58,29 @@ impl Wakeup {
 }
 
 /// A timerfd.
-pub(crate) struct Timer(OwnedFd);
+pub(crate) struct Timer(Own);
 
 impl Timer {
     pub(crate) fn new() -> io::Result<Timer> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: no pointers; the descriptor is new and ours.
-        Ok(Timer(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) };
+        Ok(Timer(Own::new(fd)))
     }
 
     /// # Errors
     /// As timerfd_create(2) and dup2(2).
     pub(crate) fn renew(&self) -> io::Result<()> {
-        replace(self.fd(), Timer::new()?.0)
+        let new = Timer::new()?;
+        self.0.replace(new.0.take())
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.close();
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.fd()
     }
 
     pub(crate) fn set(&self, after: Duration) {

@@ -2,7 +2,7 @@
 //!
 //! Contract of the functions that differ between Linux and other systems, which have a file each:
 //! 1. [`Wakeup`] wakes a thread that waits without the GVL, even if it begins to wait later. [`Timer`] expires once, for one thread.
-//!    Both are descriptors to wait for. `renew` replaces descriptors inherited by a fork with new ones of the same numbers.
+//!    Both are descriptors to wait for. `renew` replaces descriptors inherited by a fork, `close` closes them in a child that does not serve.
 //! 2. [`memory_file`]: a regular file without a name, in memory where the system supports that. [`unnamed_file`]: one in a directory.
 //! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
 //! 4. [`thread_waits`] changes when the calling thread waits for something other than a processor.
@@ -25,9 +25,9 @@ use super::panics;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Opens a directory only as a reference to it.
 #[cfg(target_os = "linux")]
@@ -354,12 +354,54 @@ pub(crate) fn unmap_words(words: &'static [AtomicU64]) {
     unsafe { libc::munmap(words.as_ptr().cast_mut().cast(), size_of_val(words)) };
 }
 
-/// Makes the descriptor `fd` refer to the same file as `new`, and closes `new`.
-fn replace(fd: RawFd, new: OwnedFd) -> io::Result<()> {
-    // SAFETY: both are open and ours.
-    unsafe {
-        check(libc::dup2(new.as_raw_fd(), fd))?;
-        check(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC)).map(|_| ())
+/// A descriptor of an object that lives as long as the process. It can be closed, in a child that the app has forked, and replaced later.
+struct Own(AtomicI32);
+
+impl Own {
+    /// The number of a closed descriptor.
+    const CLOSED: RawFd = -1;
+
+    fn new(fd: OwnedFd) -> Own {
+        Own(AtomicI32::new(fd.into_raw_fd()))
+    }
+
+    #[inline]
+    fn fd(&self) -> RawFd {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes the descriptor refer to the same file as `new`, which is closed. Its number stays, unless it was closed.
+    fn replace(&self, new: OwnedFd) -> io::Result<()> {
+        let fd = self.fd();
+        if fd == Own::CLOSED {
+            self.0.store(new.into_raw_fd(), Ordering::Relaxed);
+            return Ok(());
+        }
+        // SAFETY: both are open and ours.
+        unsafe {
+            check(libc::dup2(new.as_raw_fd(), fd))?;
+            check(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC)).map(|_| ())
+        }
+    }
+
+    /// Returns the descriptor of a new object.
+    fn take(&self) -> OwnedFd {
+        // SAFETY: open and ours, and forgotten here.
+        unsafe { OwnedFd::from_raw_fd(self.0.swap(Own::CLOSED, Ordering::Relaxed)) }
+    }
+
+    /// Closes the descriptor. No other thread may use it.
+    fn close(&self) {
+        let fd = self.0.swap(Own::CLOSED, Ordering::Relaxed);
+        if fd != Own::CLOSED {
+            close(fd);
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

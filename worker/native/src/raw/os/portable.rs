@@ -1,10 +1,10 @@
 //! The implementation for other systems.
 #![cfg_attr(all(target_os = "linux", not(firebrick_portable)), allow(dead_code))] // Linux falls back on some of it.
 
-use super::{check, now_us, replace};
+use super::{Own, check, now_us};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,8 @@ pub(super) fn close_on_exec(fd: RawFd) -> RawFd {
 
 /// A pipe.
 pub(crate) struct Wakeup {
-    read: OwnedFd,
-    write: OwnedFd,
+    read: Own,
+    write: Own,
 }
 
 impl Wakeup {
@@ -44,25 +44,30 @@ impl Wakeup {
                 check(libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK))?;
             }
         }
-        Ok(Wakeup { read, write })
+        Ok(Wakeup { read: Own::new(read), write: Own::new(write) })
     }
 
     /// # Errors
     /// As pipe(2) and dup2(2).
     pub(crate) fn renew(&self) -> io::Result<()> {
         let new = Wakeup::new()?;
-        for (own, new) in [(&self.write, new.write), (&self.read, new.read)] {
-            replace(own.as_raw_fd(), new)?;
+        for (own, new) in [(&self.write, &new.write), (&self.read, &new.read)] {
+            own.replace(new.take())?;
         }
         Ok(())
     }
 
+    pub(crate) fn close(&self) {
+        self.read.close();
+        self.write.close();
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
-        self.read.as_raw_fd()
+        self.read.fd()
     }
 
     pub(crate) fn wake(&self) {
-        super::ring(self.write.as_raw_fd());
+        super::ring(self.write.fd());
     }
 
     /// Clears pending wake-ups.
@@ -89,6 +94,10 @@ impl Timer {
     /// As pipe(2) and dup2(2).
     pub(crate) fn renew(&self) -> io::Result<()> {
         self.set.renew()
+    }
+
+    pub(crate) fn close(&self) {
+        self.set.close();
     }
 
     pub(crate) fn fd(&self) -> RawFd {
