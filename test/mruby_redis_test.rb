@@ -96,6 +96,49 @@ class MrubyRedisTest < Case
     start(files: { "h.rb" => code }, settings: settings, workers: nil, threads: nil, env: { "REDIS_URL" => "unix://#{@socket}" }.merge(env), **options)
   end
 
+  # Replies without an end, by what follows their beginning again and again.
+  ENDLESS = { "an array" => ["*1000000000\r\n", ":1\r\n" * 10_000], "a string" => ["$500000000\r\n", "x" * 40_000],
+              "arrays in an array" => ["*1000000000\r\n", "*0\r\n" * 10_000] }.freeze
+
+  ENDLESS.each do |kind, (first, again)|
+    it "gives up a reply that is larger than a request may be (#{kind})" do
+      listener = TCPServer.new("127.0.0.1", 0)
+      sent = 0
+      redis = Thread.new do
+        loop do
+          socket = listener.accept
+          socket.readpartial(1000)
+          socket.write(first)
+          loop { sent += socket.write(again) }
+        rescue SystemCallError, EOFError
+          socket.close
+        end
+      end
+      handler = <<~RUBY
+        redis = Redis.new(url: "redis://127.0.0.1:#{listener.addr[1]}", timeout: 60, reconnect_attempts: 0)
+        lambda do |env|
+          [200, {}, [redis.get("x").to_s]]
+        rescue Redis::BaseConnectionError => e
+          [503, {}, [e.message]]
+        end
+      RUBY
+      own = start(files: { "x.rb" => handler }, args: %w[--mruby-request-heap 8MiB], settings: %([routes]\n"/" = "x.rb"\n))
+      before = resident(own)
+      2.times do
+        response = get("/", to: own)
+        assert_equal 503, response.status
+        assert_includes response.body, "a reply of more than 8388608 bytes"
+      end
+      assert_operator resident(own) - before, :<, 100, "MiB; the server has sent #{sent} bytes"
+    ensure
+      redis&.kill
+      listener&.close
+    end
+  end
+
+  # MiB
+  def resident(own) = File.read("/proc/#{own.pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i / 1024
+
   it "runs the example" do
     own = handler(File.read(EXAMPLE))
     response = get("/", to: own)

@@ -19,18 +19,19 @@ pub(crate) struct Areas {
 }
 
 impl Areas {
-    /// Returns all areas with empty state. `max_joined` is the largest body of another response that `join` reads, in bytes.
-    pub(crate) fn new(log: Log, max_joined: usize) -> Areas {
+    /// Returns all areas with empty state. `most` is the most that a request may hold, in bytes: the largest body of
+    /// another response that `join` reads, and the largest reply of Redis.
+    pub(crate) fn new(log: Log, most: usize) -> Areas {
         let responses = Rc::new(held::Table::default());
         let basic = Rc::new(basic::State::new(log));
-        let fetch = Rc::new(fetch::State::new(responses.clone(), max_joined));
+        let fetch = Rc::new(fetch::State::new(responses.clone(), most));
         let stdlib = Rc::new(stdlib::State::default());
         let mut ops = Ops::default();
         ops.add(&basic::AREA, &basic);
         ops.add(&fetch::AREA, &fetch);
         ops.add(&next::AREA, &responses);
         ops.add(&stdlib::AREA, &stdlib);
-        ops.add(&redis::AREA, &Rc::default());
+        ops.add(&redis::AREA, &Rc::new(redis::Clients::new(most)));
         ops.add(&kit::AREA, &Rc::default());
         Areas { ops, basic, fetch, stdlib }
     }

@@ -31,8 +31,9 @@ use std::time::Duration;
 
 type Reply = ::redis::Reply<ReplyTape>;
 
-#[derive(Default)]
 pub(crate) struct Clients {
+    /// The most bytes of a reply.
+    max_reply: usize,
     clients: RefCell<Vec<Rc<Client<ReplyTape>>>>,
     leases: RefCell<HashMap<i64, Lease>>,
     last_lease: Cell<i64>,
@@ -45,6 +46,16 @@ struct Lease {
 }
 
 impl Clients {
+    pub(crate) fn new(max_reply: usize) -> Clients {
+        Clients {
+            max_reply,
+            clients: RefCell::default(),
+            leases: RefCell::default(),
+            last_lease: Cell::default(),
+            promises: RefCell::default(),
+        }
+    }
+
     fn client(&self, number: i64) -> Result<Rc<Client<ReplyTape>>, Fault> {
         let client =
             usize::try_from(number).ok().and_then(|number| self.clients.borrow().get(number).cloned());
@@ -69,7 +80,7 @@ impl Clients {
             _ => &[],
         };
         let default = std::env::var("REDIS_URL").ok();
-        let config = options::config(pairs, default.as_deref())
+        let config = options::config(pairs, default.as_deref(), self.max_reply)
             .map_err(|why| Fault::new("ArgumentError", format!("Redis: {why}")))?;
         let mut clients = self.clients.borrow_mut();
         let known = clients.iter().position(|client| **client.config() == config);

@@ -25,8 +25,14 @@ const IGNORED: [&[u8]; 8] = [
 ///
 /// # Errors
 /// A sentence that names the wrong option.
-pub(super) fn config(pairs: &[(Value<'_>, Value<'_>)], default_url: Option<&str>) -> Result<Config, String> {
-    let mut config = Config::default();
+///
+/// `max_reply`: the most bytes of a reply.
+pub(super) fn config(
+    pairs: &[(Value<'_>, Value<'_>)],
+    default_url: Option<&str>,
+    max_reply: usize,
+) -> Result<Config, String> {
+    let mut config = Config { max_reply, ..Config::default() };
     let key = |pair: &(Value<'_>, Value<'_>)| pair.0.text().unwrap_or_default().to_vec();
     let given =
         |name: &[u8]| pairs.iter().find(|pair| key(pair) == name && pair.1 != Value::Nil).map(|pair| &pair.1);
@@ -151,7 +157,7 @@ mod tests {
     fn read(pairs: &[(&'static str, Value<'static>)]) -> Result<Config, String> {
         let pairs: Vec<_> =
             pairs.iter().map(|(key, value)| (Value::Sym(key.as_bytes()), value.clone())).collect();
-        config(&pairs, None)
+        config(&pairs, None, 1 << 20)
     }
 
     #[test]
@@ -159,7 +165,7 @@ mod tests {
         let config = read(&[("url", Value::Str(b"rediss://ann@h:7/3"))]).unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("h:7", 3));
         assert!(read(&[("url", Value::Str(b"http://h"))]).unwrap_err().contains("expected redis://"));
-        let error = super::config(&[], Some("nonsense")).unwrap_err();
+        let error = super::config(&[], Some("nonsense"), 1).unwrap_err();
         assert!(error.starts_with("REDIS_URL: no scheme"), "{error}");
     }
 
@@ -175,7 +181,8 @@ mod tests {
             (config.connect_timeout.as_millis(), config.command_timeout.as_millis(), config.db),
             (2000, 500, 4)
         );
-        let config = super::config(&[(Value::Sym(b"port"), Value::Int(7))], Some("redis://other/1")).unwrap();
+        let config =
+            super::config(&[(Value::Sym(b"port"), Value::Int(7))], Some("redis://other/1"), 1).unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("127.0.0.1:7", 0));
         assert_eq!(super::config(&[], Some("redis://other/1")).unwrap().address.to_string(), "other:6379");
     }

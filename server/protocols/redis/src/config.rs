@@ -8,6 +8,8 @@ use text::url::host_and_port;
 
 /// Redis's default port.
 pub const PORT: u16 = 6379;
+/// The default of [`Config::max_reply`], in bytes.
+const MAX_REPLY: usize = 32 << 20;
 
 /// Everything that two users of a connection must agree on. Equal configurations can share one.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Until the reply to a command is complete.
     pub command_timeout: Duration,
+    /// The most bytes of a reply, and of the messages of a subscription that wait. A larger reply closes the connection.
+    pub max_reply: usize,
     /// Switch to RESP3.
     pub resp3: bool,
 }
@@ -49,7 +53,7 @@ impl std::fmt::Display for Address {
 }
 
 impl Default for Config {
-    /// Returns database 0 on 127.0.0.1:6379, with time-outs of five seconds.
+    /// Returns database 0 on 127.0.0.1:6379, with time-outs of five seconds, and replies of up to 32 MiB.
     fn default() -> Config {
         Config {
             address: Address::Tcp("127.0.0.1".to_owned(), PORT),
@@ -59,6 +63,7 @@ impl Default for Config {
             password: None,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(5),
+            max_reply: MAX_REPLY,
             resp3: false,
         }
     }

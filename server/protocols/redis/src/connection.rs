@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 /// The most bytes that may wait to be written: a server that stops reading must not use up all memory.
 const MAX_UNSENT: usize = 64 << 20;
-/// The most buffered messages of a subscription; while the buffer is full, the socket is not read.
+/// The most buffered messages of a subscription; while the buffer is full, or has [`Config::max_reply`] bytes, the socket is not read.
 const MAX_MESSAGES: usize = 1024;
 
 /// A connection; it is opened when the first command is sent.
@@ -83,6 +83,10 @@ struct Slot<S> {
 /// Messages instead of replies.
 struct Subscription<S> {
     messages: VecDeque<S>,
+    /// The bytes of the messages.
+    held: usize,
+    /// The most of them, beside the last one.
+    most: usize,
     /// The message that is being received.
     partial: S,
     waker: Option<Waker>,
@@ -92,6 +96,13 @@ struct Subscription<S> {
     last_taken: Option<Instant>,
     /// Why no more messages arrive.
     ended: Option<Error>,
+}
+
+impl<S> Subscription<S> {
+    /// Returns whether the socket must not be read.
+    fn is_full(&self) -> bool {
+        self.messages.len() >= MAX_MESSAGES || self.held >= self.most
+    }
 }
 
 impl<S> Default for Inner<S> {
@@ -123,6 +134,8 @@ impl<S: ReplySink> Connection<S> {
     pub(crate) fn subscriber(config: Rc<Config>) -> Rc<Connection<S>> {
         let subscription = Subscription {
             messages: VecDeque::new(),
+            held: 0,
+            most: config.max_reply,
             partial: S::default(),
             waker: None,
             confirmation: None,
@@ -229,9 +242,12 @@ impl<S: ReplySink> Connection<S> {
             let why = "this connection has no subscriptions";
             return Poll::Ready(Err(Error::new(ErrorKind::Protocol, why)));
         };
+        let was_full = subscription.is_full();
         if let Some(message) = subscription.messages.pop_front() {
+            subscription.held -= message.size();
             subscription.last_taken = Some(Instant::now());
-            if subscription.messages.len() + 1 == MAX_MESSAGES
+            if was_full
+                && !subscription.is_full()
                 && let Some(driver) = &inner.driver
             {
                 driver.wake_by_ref();

@@ -1,14 +1,12 @@
 //! Parses replies (RESP2 and the types of RESP3) from bytes in any pieces.
 //!
-//! Contract: memory is allocated for received bytes, never for an announced length. A reply has at most [`MAX_REPLY`] bytes and at most
-//! [`MAX_DEPTH`] levels. Bytes that are not RESP are [`Malformed`]; the parser cannot be used after that.
+//! Contract: memory is allocated for received bytes, never for an announced length. A reply has at most as many bytes as the parser's limit, as
+//! sent and as stored, and at most [`MAX_DEPTH`] levels. Bytes that are not RESP are [`Malformed`]; the parser cannot be used after that.
 
 use crate::error::ErrorKind;
 
 /// The most bytes of a bulk string; Redis's own limit.
 const MAX_BULK: usize = 512 << 20;
-/// The most bytes of a reply.
-const MAX_REPLY: usize = 512 << 20;
 /// The most levels of nested aggregates.
 const MAX_DEPTH: usize = 64;
 /// The most bytes of a simple string, error or number.
@@ -45,8 +43,10 @@ pub trait ReplySink: Default + 'static {
     fn size(&self) -> usize;
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parser {
+    /// The most bytes of a reply.
+    most: usize,
     buffer: Vec<u8>,
     /// The start of the bytes that are not parsed yet.
     at: usize,
@@ -70,7 +70,19 @@ enum Element<'a> {
     Map(u32),
 }
 
+impl Default for Parser {
+    /// Creates a parser of replies as large as Redis itself allows.
+    fn default() -> Parser {
+        Parser::new(MAX_BULK)
+    }
+}
+
 impl Parser {
+    /// Creates a parser of replies with at most that many bytes.
+    pub fn new(most: usize) -> Parser {
+        Parser { most, buffer: Vec::new(), at: 0, end: 0, open: Vec::new(), size: 0 }
+    }
+
     /// Returns space for the next bytes; report how many were written with [`Parser::filled`].
     pub fn room(&mut self) -> &mut [u8] {
         if self.at == self.end {
@@ -113,16 +125,17 @@ impl Parser {
     /// Continues to parse a reply. Returns true when it is complete. Until then every call must pass the same sink.
     ///
     /// # Errors
-    /// The bytes are not RESP.
+    /// The bytes are not RESP, or too many.
     pub fn next<S: ReplySink>(&mut self, sink: &mut S) -> Result<bool, Malformed> {
         loop {
-            let Some((element, end)) = element(&self.buffer[..self.end], self.at)? else { return Ok(false) };
+            let Some((element, end)) = element(&self.buffer[..self.end], self.at)? else {
+                // A long string is not stored before it is complete.
+                return self.within(self.size + self.end - self.at).map(|()| false);
+            };
             self.size += end - self.at;
-            if self.size > MAX_REPLY {
-                return Err(Malformed(format!("a reply of more than {MAX_REPLY} bytes")));
-            }
-            self.at = end;
             let children = store(&element, sink);
+            self.at = end;
+            self.within(self.size.max(sink.size()))?;
             if children > 0 {
                 if self.open.len() == MAX_DEPTH {
                     return Err(Malformed(format!("a reply that is nested more than {MAX_DEPTH} deep")));
@@ -142,6 +155,13 @@ impl Parser {
                 return Ok(true);
             }
         }
+    }
+}
+
+impl Parser {
+    fn within(&self, bytes: usize) -> Result<(), Malformed> {
+        let most = self.most;
+        if bytes > most { Err(Malformed(format!("a reply of more than {most} bytes"))) } else { Ok(()) }
     }
 }
 
@@ -353,6 +373,37 @@ mod tests {
         let mut sink = ValueSink::default();
         assert_eq!(parser.next(&mut sink), Ok(false));
         assert!(parser.buffer.len() <= 2 * READ && sink.size() < 64);
+    }
+
+    #[test]
+    fn a_reply_has_a_limit_whatever_its_elements_are() {
+        let endless = [
+            b"*1000000000\r\n:1\r\n".to_vec(),
+            b"*-1\r\n".to_vec(),
+            b"$900000\r\nabc".to_vec(),
+            b"*2\r\n".to_vec(),
+        ];
+        for one in endless {
+            let (mut parser, mut sink) = (Parser::new(100_000), ValueSink::default());
+            let mut fed = 0;
+            let refused = (0..1_000_000).any(|_| {
+                let more: &[u8] = match one[0] {
+                    b'$' if fed > 0 => b"0123456789",
+                    b'*' if fed > 0 && one.ends_with(b":1\r\n") => b":1\r\n",
+                    _ => &one,
+                };
+                parser.feed(more);
+                fed += more.len();
+                match parser.next(&mut sink) {
+                    Ok(true) => sink = ValueSink::default(),
+                    Ok(false) => {}
+                    Err(_) => return true,
+                }
+                assert!(sink.size() <= 100_000 + 64 && parser.buffer.len() <= 400_000);
+                false
+            });
+            assert_eq!(refused, one != b"*-1\r\n", "{}", one.escape_ascii());
+        }
     }
 
     fn reply() -> impl Strategy<Value = Vec<u8>> {

@@ -28,7 +28,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 pub(crate) async fn open(config: &Config) -> Result<(Box<dyn Duplex>, Parser), Error> {
     let opened = tokio::time::timeout(config.connect_timeout, async {
         let mut stream = connect(config).await.map_err(|why| cannot_connect(config, &why))?;
-        let mut parser = Parser::default();
+        let mut parser = Parser::new(config.max_reply);
         greet(config, &mut stream, &mut parser).await?;
         Ok((stream, parser))
     });

@@ -1,6 +1,6 @@
 //! Runs a connection's task: connects, reads, hands out replies in order, writes, and watches deadlines.
 
-use super::{Connection, Inner, MAX_MESSAGES, Pause};
+use super::{Connection, Inner, Pause, Subscription};
 use crate::error::{Error, ErrorKind};
 use crate::resp::{Malformed, Parser, ReplySink};
 use crate::stream::{self, Duplex};
@@ -76,7 +76,7 @@ impl<S: ReplySink> Inner<S> {
             if let Err(malformed) = self.deliver(parser) {
                 return Some(End::Lost(format!("it sent {}", malformed.0)));
             }
-            if self.subscription.as_ref().is_some_and(|it| it.messages.len() >= MAX_MESSAGES) {
+            if self.subscription.as_ref().is_some_and(Subscription::is_full) {
                 return None;
             }
             let mut room = ReadBuf::new(parser.room());
@@ -98,13 +98,14 @@ impl<S: ReplySink> Inner<S> {
     fn deliver(&mut self, parser: &mut Parser) -> Result<(), Malformed> {
         while let Some(is_push) = parser.next_is_push() {
             if let Some(subscription) = &mut self.subscription {
-                if subscription.messages.len() >= MAX_MESSAGES || !parser.next(&mut subscription.partial)? {
+                if subscription.is_full() || !parser.next(&mut subscription.partial)? {
                     return Ok(());
                 }
                 subscription.confirmation = None;
                 if subscription.messages.is_empty() {
                     subscription.last_taken = Some(Instant::now());
                 }
+                subscription.held += subscription.partial.size();
                 subscription.messages.push_back(std::mem::take(&mut subscription.partial));
                 if let Some(waker) = subscription.waker.take() {
                     waker.wake();
