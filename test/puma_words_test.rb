@@ -3,10 +3,15 @@
 # Puma's options with their meaning in Puma: addresses, sockets, zeros, names in puma.rb, pid files, flags and pumactl.
 
 require "net/http"
+require "open3"
 require "support/case"
+require "support/upgrading"
+require "yaml"
 
 class PumaWordsTest < Case
   parallel!
+
+  include Upgrading
 
   ADDRESS = 'run ->(env) { [200, { "content-type" => "text/plain" }, [env["REMOTE_ADDR"]]] }'
   SPECIAL = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |name| [name, nil] }.freeze
@@ -191,6 +196,33 @@ class PumaWordsTest < Case
     assert_match(/\AUnsupported action: .+\z/, body)
     assert_equal "200", pumactl("stop", port).first
     assert_equal 0, own.wait_exit
+  end
+
+  it "writes Puma's state file, by which pumactl finds it, also after an upgrade" do
+    skip "pumactl is not installed" unless system("which pumactl", out: File::NULL)
+    config = "state_path 'tmp/pids/puma.state'\nactivate_control_app 'tcp://127.0.0.1:0', { auth_token: '0123456789abcdef' }\n"
+    [config, "state_path 'tmp/pids/puma.state'\nstate_permission 0o640\n"].each do |text|
+      own = launch(app: ADDRESS, env: SPECIAL, workers: nil, files: { "config/puma.rb" => text }, leaves: ["tmp"])
+      path = own.path("tmp/pids/puma.state")
+      assert_equal text.include?("0o640") ? 0o640 : 0o600, File.stat(path).mode & 0o777
+      state = -> { YAML.safe_load_file(path) }
+      assert_equal [own.pid, File.realpath(own.dir)], state.call.values_at("pid", "running_from")
+      ask = lambda do |command|
+        out, status = Open3.capture2e("pumactl", "-S", path, command, chdir: "/")
+        assert_predicate status, :success?, "#{command}: #{out}"
+        out
+      end
+      assert_includes ask.("status"), "Puma is started"
+      assert_includes ask.("stats"), "\"workers\""
+      assert_includes ask.("phased-restart"), "sent success"
+      wait_until("the reload", within: 30) { own.stderr.include?("the new code serves") }
+      ask.("restart")
+      wait_until("the upgrade", within: 60) { state.call["pid"] != own.pid }
+      own.follow(state.call["pid"])
+      assert_equal "127.0.0.1", get("/", to: own).body
+      ask.("stop")
+      assert wait_until("the end of the file") { !File.exist?(path) }
+    end
   end
 
   it "writes values under a condition as comments" do

@@ -2,6 +2,7 @@
 
 # systemd: notifications (NOTIFY_SOCKET), the watchdog, and socket activation.
 
+require "net/http"
 require "openssl"
 require "support/case"
 require "support/certificates"
@@ -320,6 +321,33 @@ class SystemdTest < Case
     assert_equal 0, own.command_line("stop", own.dir).last
   end
 
+  # puma.rb => the sockets that clients reach: of the file's port, and of systemd.
+  {
+    "port PORT\nbind_to_activated_sockets" => [true, true],
+    "bind 'tcp://127.0.0.1:PORT'\nbind_to_activated_sockets true" => [true, true],
+    "port PORT\nbind_to_activated_sockets 'only'" => [false, true]
+  }.each do |config, expected|
+    it "uses sockets of systemd that puma.rb does not name, with #{config.inspect}" do
+      own_port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
+      [true, false].each do |is_passed|
+        tcp = TCPServer.new("127.0.0.1", 0)
+        own = activated(is_passed ? [tcp] : [], binds: [], threads: nil, workers: nil, files: { "config/puma.rb" => config.sub("PORT", own_port.to_s) })
+        own.launch
+        assert wait_until("the server serves", within: 20) { own.stdout.include?("Use Ctrl-C") || own.stdout.include?("Listening on") }, own.stderr
+        port = tcp.addr[1]
+        tcp.close
+        reached = [own_port, port].map do |one|
+          Net::HTTP.get_response("127.0.0.1", "/", one).code == "200"
+        rescue SystemCallError
+          false
+        end
+        assert_equal is_passed ? expected : [true, false], reached, own.report
+        own.signal("TERM")
+        own.wait_exit
+      end
+    end
+  end
+
   it "refuses -b systemd where there is no socket for it, and a Unix socket that should be HTTPS" do
     unix = UNIXServer.new(File.join(@dir, "app.sock"))
     {
@@ -335,7 +363,7 @@ class SystemdTest < Case
     own = Server.new(app: APP)
     out, err, code = own.command_line("check", own.dir, "-b", "systemd?backlog=4")
     assert_equal 1, code, out
-    assert_match(/systemd without options/, err)
+    assert_match(/expected systemd, systemd\?optional=true or systemd\?only=true/, err)
     assert_match(/^ +listen +systemd$/, own.command_line("check", own.dir, "-b", "systemd").first)
   ensure
     unix.close

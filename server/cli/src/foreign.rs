@@ -36,11 +36,6 @@ const FOREIGN: &[Foreign] = &[
         true,
         Taken("it belongs to --prune-bundler, which is not needed"),
     ),
-    Foreign(
-        &["-S", "--state"],
-        true,
-        Taken("`firebrick status`, `stop` and `reload` find the server by its directory"),
-    ),
     Foreign(&["--redirect-append"], false, Taken("log files are always appended to")),
     Foreign(&["--no-redirect-append"], false, Taken("log files are always appended to")),
     Foreign(&["--debug"], false, Taken("there are no debug messages to switch on")),

@@ -8,7 +8,7 @@ use crate::handover::{Handed, SocketKind};
 use control::{ControlAddress, Listening, Release, Server};
 use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
-use std::net::ToSocketAddrs;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,33 @@ pub(crate) fn offered(release: &Release) -> io::Result<Vec<(SocketKind, Vec<Owne
         Ok((place, vec![socket.try_clone()?]))
     };
     release.sockets().map(offer).collect()
+}
+
+/// Returns the text of Puma's state file, as `pumactl` reads it: lines of YAML with the id of this process and the first control server.
+pub(crate) fn puma_state(settings: &Settings, release: Option<&Release>) -> String {
+    let mut text = format!("---\npid: {}\n", std::process::id());
+    let first = release.and_then(|release| release.sockets().next()).map(|(listening, _)| listening);
+    match first {
+        // pumactl has no form for a path with characters that a URL escapes, and uses signals then.
+        Some(Listening::Unix { path, .. }) if path.to_str().is_some_and(is_plain) => {
+            text += &format!("control_url: unix://{}\n", path.display());
+        }
+        Some(Listening::Tcp { address, .. }) => {
+            let host = match address.ip() {
+                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                ip => ip.to_canonical(),
+            };
+            text += &format!("control_url: tcp://{}\n", SocketAddr::new(host, address.port()));
+            let token = release.and_then(Release::token).or(settings.control.token.as_deref());
+            text += &token.map(|token| format!("control_auth_token: {token}\n")).unwrap_or_default();
+        }
+        _ => {}
+    }
+    text + &format!("running_from: \"{}\"\n", settings.dir.display())
+}
+
+fn is_plain(path: &str) -> bool {
+    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte))
 }
 
 /// Returns the banner's lines: ports that the system may have chosen, and the links to the dashboard.

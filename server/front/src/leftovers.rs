@@ -1,11 +1,12 @@
-//! Files that must not outlive the server: socket files and the pid file.
+//! Files that must not outlive the server: socket files, the pid file and Puma's state file.
 //!
 //! Devices and pipes are never removed: a pid file may be /dev/null.
 //!
 //! In an upgrade, the files belong to the old program until the new one serves, then to the new one.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Removes its files when dropped. (If the front is killed, the template removes them.)
@@ -14,8 +15,50 @@ pub(crate) struct Leftovers {
     files: Vec<PathBuf>,
     /// Files that belong to an old program.
     borrowed: Vec<PathBuf>,
-    /// The pid file to write when the old program hands over.
-    pidfile: Option<PathBuf>,
+    /// Files to write when the old program hands over.
+    waiting: Vec<OwnFile>,
+}
+
+/// A file about this process, for other programs.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnFile {
+    /// What it is, for messages.
+    pub(crate) name: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    /// Its permissions; `None`: those of the process's umask.
+    pub(crate) mode: Option<u32>,
+}
+
+impl OwnFile {
+    /// Writes the file: atomically where its folder is writable, so that no reader finds it empty. A link stays one.
+    fn write(&self) -> io::Result<()> {
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let mut beside = path.clone().into_os_string();
+        beside.push(format!(".{}.tmp", std::process::id()));
+        match self.write_to(Path::new(&beside)).and_then(|()| fs::rename(&beside, &path)) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let _ = fs::remove_file(&beside);
+                self.write_to(&path)
+            }
+        }
+    }
+
+    fn write_to(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::File::options();
+        options.write(true).create(true).truncate(true).mode(self.mode.unwrap_or(0o666));
+        let mut file = options.open(path)?;
+        if let Some(mode) = self.mode {
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+        file.write_all(self.text.as_bytes())
+    }
+}
+
+/// Returns whether a path is something that is not replaced, such as /dev/null.
+fn is_no_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 impl Leftovers {
@@ -29,21 +72,13 @@ impl Leftovers {
         self.borrowed.push(file.to_owned());
     }
 
-    /// Takes ownership of the borrowed files, and writes the pid file.
+    /// Takes ownership of the borrowed files, and writes those about this process.
     ///
     /// # Errors
-    /// The pid file cannot be written.
+    /// A file cannot be written.
     pub(crate) fn take_over(&mut self) -> Result<(), String> {
-        if let Some(path) = self.pidfile.take() {
-            // The file is replaced atomically, so that no reader finds it empty.
-            let name = |e: std::io::Error| format!("cannot write the pid file {}: {e}", path.display());
-            let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-            fs::write(&beside, format!("{}\n", std::process::id())).map_err(name)?;
-            if let Err(e) = fs::rename(&beside, &path) {
-                let _ = fs::remove_file(&beside);
-                return Err(name(e));
-            }
-            self.files.push(path);
+        for file in std::mem::take(&mut self.waiting) {
+            self.replace(file)?;
         }
         self.files.append(&mut self.borrowed);
         Ok(())
@@ -64,7 +99,7 @@ impl Leftovers {
     /// # Errors
     /// The file names a running server, or cannot be written.
     pub(crate) fn write_pidfile(&mut self, path: &Path, old: Option<i32>) -> Result<(), String> {
-        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        if is_no_file(path) {
             return Ok(());
         }
         if let Some(pid) = control::owner::living(path).filter(|pid| Some(*pid) != old) {
@@ -73,19 +108,32 @@ impl Leftovers {
                 path.display()
             ));
         }
-        if old.is_some() {
-            self.pidfile = Some(path.to_owned());
-            return Ok(());
+        let text = format!("{}\n", std::process::id());
+        self.write(OwnFile { name: "pid file", path: path.to_owned(), text, mode: None }, old.is_some())
+    }
+
+    /// Writes a file, in an upgrade when the old program hands over. A path that is not a regular file is left alone.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&mut self, file: OwnFile, upgrades: bool) -> Result<(), String> {
+        match upgrades {
+            _ if is_no_file(&file.path) => Ok(()),
+            true => {
+                self.waiting.push(file);
+                Ok(())
+            }
+            false => self.replace(file),
         }
-        let name = |e: std::io::Error| {
-            format!(
-                "cannot write the pid file {}: {e}; create the folder, or name a file elsewhere",
-                path.display()
-            )
+    }
+
+    fn replace(&mut self, file: OwnFile) -> Result<(), String> {
+        let why = |e| {
+            let path = file.path.display();
+            format!("cannot write the {} {path}: {e}; create the folder, or name a file elsewhere", file.name)
         };
-        let mut file = fs::File::create(path).map_err(name)?;
-        writeln!(file, "{}", std::process::id()).map_err(name)?;
-        self.add(path);
+        file.write().map_err(why)?;
+        self.add(&file.path);
         Ok(())
     }
 }

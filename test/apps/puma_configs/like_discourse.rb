@@ -4,7 +4,7 @@
 # check: threads = 8:32
 # check: tmp/sockets/puma.sock
 # check: state_path
-# check: ignored: `firebrick status`
+# check: puma.state
 # check: log.error
 if ENV["RAILS_ENV"] == "production"
   require "fileutils"

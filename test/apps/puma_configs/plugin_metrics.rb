@@ -1,6 +1,6 @@
 # plugin: yabeda
 # check: beside the workers: runs in a process beside the workers
-# check: ignored: there is no state file
+# check: state_permission = 0600
 port 3000
 activate_control_app "unix://metrics.sock", { no_token: true }
 state_permission 0o600

@@ -7,7 +7,7 @@ environment "production" #=> environment = production
 tag "" if false
 
 pidfile "tmp/pids/puma.pid"
-state_path "tmp/pids/puma.state" #=> ignored
+state_path "tmp/pids/puma.state" #=> state_path = tmp/pids/puma.state
 stdout_redirect "log/puma_access.log", "log/puma_error.log", true #=> log.error = log/puma_error.log
 
 threads 0, 16 #=> threads = 1:16

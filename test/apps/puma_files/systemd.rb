@@ -1,5 +1,5 @@
 plugin :systemd if ENV["NOTIFY_SOCKET"]
-bind_to_activated_sockets #=> always so
+bind_to_activated_sockets #=> bind = systemd?optional=true
 bind "tcp://127.0.0.1:9292"
 workers 1
 drain_on_shutdown #=> always so

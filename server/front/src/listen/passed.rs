@@ -6,12 +6,12 @@
 //! 1. Each socket is used as what it is: a TCP port or a Unix socket. `FileDescriptorName=https` turns on TLS
 //!    for a port, `control` gives the socket to the control server. Other names have no meaning.
 //! 2. In an upgrade, the same rules apply to the sockets that the old program hands over.
-//! 3. It is an error if there is no such socket.
+//! 3. It is an error if there is no such socket, unless the bind says that it is optional.
 
 use super::resolve;
 use crate::handover::{self, Handed, takes_both};
 use crate::systemd::activation::{Activated, SocketAddress};
-use settings::{Bind, BindTls, ControlAddress, Settings};
+use settings::{Bind, BindTls, ControlAddress, Settings, SystemdNeed};
 use std::net::SocketAddr;
 
 const HTTPS: &str = "https";
@@ -27,17 +27,22 @@ pub(crate) fn name_addresses(
     handed: &mut Handed,
 ) -> Result<(), String> {
     let found = settings.binds.iter().enumerate().find_map(|(at, bind)| match bind {
-        Bind::Systemd { https } => Some((at, *https)),
+        Bind::Systemd { https, need } => Some((at, *https, *need)),
         _ => None,
     });
-    let Some((at, https)) = found else { return Ok(()) };
+    let Some((mut at, https, need)) = found else { return Ok(()) };
     let all = sockets(activated, handed);
     let passed = all.len();
+    if need == SystemdNeed::Only && passed > 0 {
+        let is_passed = |bind: &Bind| all.iter().any(|(place, _)| names(bind, place));
+        settings.binds.retain(|bind| matches!(bind, Bind::Systemd { .. }) || is_passed(bind));
+        at = settings.binds.iter().position(|bind| matches!(bind, Bind::Systemd { .. })).unwrap_or(0);
+    }
     let is_named = |place: &SocketAddress, binds: &[Bind]| binds.iter().any(|bind| names(bind, place));
     let free: Vec<_> = all.into_iter().filter(|(place, _)| !is_named(place, &settings.binds)).collect();
     let (control, requests): (Vec<_>, Vec<_>) = free.into_iter().partition(|(_, name)| name == CONTROL);
     let binds = binds(&requests, https)?;
-    if binds.is_empty() {
+    if binds.is_empty() && need == SystemdNeed::Required {
         return Err(if passed == 0 {
             "bind systemd: systemd has passed no socket to this process; start the server by its socket unit, which needs \
              ListenStream=, or bind addresses instead"
@@ -182,7 +187,7 @@ mod tests {
         let before = settings.binds.clone();
         assert_eq!(name_addresses(&mut settings, &mut activated, &mut handed), Ok(()));
         assert_eq!(settings.binds, before);
-        settings.binds.push(Bind::Systemd { https: false });
+        settings.binds.push(Bind::Systemd { https: false, need: SystemdNeed::Required });
         let error = name_addresses(&mut settings, &mut activated, &mut handed).unwrap_err();
         assert!(error.contains("passed no socket"), "{error}");
     }

@@ -4,7 +4,7 @@ use super::logs::Logs;
 use super::observer::Observer;
 use crate::control_socket;
 use crate::handover::{Handed, Offer};
-use crate::leftovers::{self, Leftovers};
+use crate::leftovers::{self, Leftovers, OwnFile};
 use crate::listen::{self, Address, Bound};
 use crate::systemd::activation::Activated;
 use control::Release;
@@ -63,16 +63,17 @@ impl Sockets {
             control.take_over().map_err(|e| format!("the control socket cannot be used: {e}"))?;
         }
         if let Some(pidfile) = &settings.process.pidfile {
-            if leftovers::makes_folders(pidfile, &settings.dir)
-                && let Some(folder) = pidfile.parent()
-            {
-                // On failure, writing the file reports the error.
-                let _ = std::fs::create_dir_all(folder);
-            }
+            make_folder(pidfile, settings);
             leftovers.write_pidfile(pidfile, old)?;
         }
         let no_release = |e: io::Error| format!("the control socket cannot be used: {e}");
         let release = control.as_ref().map(control::Server::release).transpose().map_err(no_release)?;
+        if let Some(path) = &settings.process.state_path {
+            make_folder(path, settings);
+            let text = control_socket::puma_state(settings, release.as_ref());
+            let mode = Some(settings.process.state_permission);
+            leftovers.write(OwnFile { name: "state file", path: path.clone(), text, mode }, old.is_some())?;
+        }
         let quiet = settings.process.quiet;
         let control_files = files_of(control.as_ref());
         Ok(Sockets { ports, control, release, quiet, control_files, leftovers, unclaimed: handed })
@@ -138,6 +139,15 @@ impl Sockets {
     /// Takes the ports, to open them when the app can respond.
     pub(super) fn ports(&mut self) -> Vec<Bound> {
         std::mem::take(&mut self.ports)
+    }
+}
+
+/// Creates the folder of a file where that is right. On failure, writing the file reports the error.
+fn make_folder(file: &Path, settings: &Settings) {
+    if leftovers::makes_folders(file, &settings.dir)
+        && let Some(folder) = file.parent()
+    {
+        let _ = std::fs::create_dir_all(folder);
     }
 }
 

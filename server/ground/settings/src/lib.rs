@@ -62,7 +62,7 @@ pub use value::acme::{
     Acme, CertificateOrder, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand,
 };
 pub use value::allocator::Allocator;
-pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
+pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol, SystemdNeed};
 pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};

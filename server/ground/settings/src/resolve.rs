@@ -307,6 +307,7 @@ fn process(taker: &Taker<'_>, facts: &ResolveContext) -> Process {
     if facts.attached {
         // A pidfile of this server would hold the front's id, but the user who started the Ruby process wants that process's id.
         process.pidfile = None;
+        process.state_path = None;
     }
     let name = process.environment.as_str();
     if !USUAL.contains(&name)

@@ -8,10 +8,10 @@ module Firebrick
     module Methods
       # They set an option of their name to their argument.
       SETTERS = %i[
-        environment directory pidfile tag worker_timeout worker_boot_timeout worker_shutdown_timeout
-        persistent_timeout first_data_timeout max_keep_alive max_fast_inline http_content_length_limit
-        supported_http_methods restart_command max_io_threads io_selector_backend worker_check_interval
-        worker_culling_strategy idle_timeout state_path state_permission custom_logger
+        environment directory pidfile state_path state_permission tag worker_timeout worker_boot_timeout
+        worker_shutdown_timeout persistent_timeout first_data_timeout max_keep_alive max_fast_inline
+        http_content_length_limit supported_http_methods restart_command max_io_threads io_selector_backend
+        worker_check_interval worker_culling_strategy idle_timeout custom_logger
       ].freeze
 
       # The same, with a default.

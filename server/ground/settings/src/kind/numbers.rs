@@ -27,6 +27,28 @@ impl<T: TryFrom<u64>> ValueKind<T> for Count {
     }
 }
 
+/// Permissions of a file in octal digits: `0640`. A number in a file is meant as it is (`0o640`).
+pub(crate) struct Permissions;
+
+impl ValueKind<u32> for Permissions {
+    fn read(&self, raw: &Raw) -> Result<u32, Mistake> {
+        let bits = match raw {
+            Raw::Word(text) | Raw::Text(text) => {
+                let digits = text.trim().trim_start_matches("0o");
+                let octal = digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+                octal.then(|| u32::from_str_radix(digits, 8).ok()).flatten()
+            }
+            Raw::Integer(number) => u32::try_from(*number).ok(),
+            _ => None,
+        };
+        bits.filter(|bits| *bits <= 0o777).or_mistake()
+    }
+
+    fn expected(&self) -> String {
+        "permissions in octal digits, such as \"0640\"".to_owned()
+    }
+}
+
 /// A number from 0 to 1, in millionths.
 pub(crate) struct Ratio;
 

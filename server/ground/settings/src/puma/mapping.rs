@@ -32,6 +32,8 @@ pub(super) struct Mapping<'a> {
     /// The default host that `port` uses.
     default_host: Option<String>,
     proxy_protocol: Option<String>,
+    /// The address that stands for the sockets of systemd.
+    activated: Option<(String, Origin)>,
     /// Addresses and a token of the control server.
     control: Vec<(String, Origin)>,
     requests_are_logged: bool,
@@ -107,6 +109,15 @@ impl Mapping<'_> {
         Some(self.set(call, "timeouts.shutdown", within))
     }
 
+    /// Writes the number in octal digits, as people do.
+    pub(super) fn state_permission(&mut self, call: &Call) -> Option<CallOutcome> {
+        let bits = match call.argument(0)? {
+            Value::Integer(bits) => Raw::Word(format!("{bits:04o}")),
+            other => raw(other),
+        };
+        Some(self.set(call, "state_permission", bits))
+    }
+
     pub(super) fn keep_alives(&mut self, call: &Call) -> Option<CallOutcome> {
         (!truthy(call, true)).then(|| self.set(call, "timeouts.keep_alive", Raw::Integer(0)))
     }
@@ -163,6 +174,17 @@ impl Mapping<'_> {
         let at = host.clone().unwrap_or_else(|| "::".to_owned());
         let at = if at.contains(':') { format!("[{at}]") } else { at };
         self.address(call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
+    }
+
+    pub(super) fn activated(&mut self, call: &Call) -> Option<CallOutcome> {
+        if !truthy(call, true) {
+            self.activated = None;
+            return Some(CallOutcome::Sets(Vec::new()));
+        }
+        let only = call.argument(0).map(text).is_some_and(|word| word == "only");
+        let text = format!("systemd?{}=true", if only { "only" } else { "optional" });
+        self.activated = Some((text.clone(), origin(call)));
+        Some(CallOutcome::Sets(vec![("bind", text)]))
     }
 
     fn address(
@@ -293,6 +315,10 @@ impl Mapping<'_> {
                 self.mapped.values.push(("host", Written { raw, origin: origin.clone() }));
             }
             self.mapped.rows[*row].outcome = CallOutcome::Sets(set);
+            if let Some((text, origin)) = self.activated.take() {
+                let raw = Raw::List(vec![Raw::Text(text)]);
+                self.mapped.values.push(("bind", Written { raw, origin }));
+            }
             return;
         }
         let with_option = |address: &Address| match &proxied {
@@ -308,8 +334,14 @@ impl Mapping<'_> {
             self.mapped.rows[address.row].outcome = CallOutcome::Sets(vec![("bind", text.clone())]);
             parts.push(Raw::Text(text));
         }
-        if let Some(first) = self.binds.first() {
-            let origin = first.origin.clone();
+        let activated = self.activated.take();
+        parts.extend(activated.iter().map(|(text, _)| Raw::Text(text.clone())));
+        let first = self.binds.first().map(|first| &first.origin);
+        if let Some(origin) = first
+            .or(activated.as_ref().map(|(_, origin)| origin))
+            .filter(|_| proxied.is_none() || !self.binds.is_empty())
+        {
+            let origin = origin.clone();
             self.mapped.values.push(("bind", Written { raw: Raw::List(parts), origin }));
         } else if let Some(version) = proxied {
             let raw = Raw::List(vec![Raw::Text(format!("tcp://[::]:9292?proxy_protocol={version}"))]);

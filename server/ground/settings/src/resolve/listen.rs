@@ -9,9 +9,9 @@ use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
 use crate::table::logs;
-use crate::table::taker::Taker;
+use crate::table::taker::{CheckedValue, Taker};
 use crate::table::tls::HTTPS;
-use crate::value::bind::Bind;
+use crate::value::bind::{Bind, SystemdNeed};
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
 use crate::value::tls::BindTls;
@@ -41,7 +41,17 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, 
 /// Returns the addresses before TLS is applied. A server that `obtains` certificates listens on 80 and 443 instead of the default address; a port
 /// replaces 80.
 fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
-    let binds = taker.take(&BIND);
+    let mut binds = taker.take(&BIND);
+    // Sockets of systemd that need not be there come beside whatever is used without them.
+    let is_optional =
+        |bind: &Bind| matches!(bind, Bind::Systemd { need: SystemdNeed::Optional | SystemdNeed::Only, .. });
+    let optional = binds.value.iter().position(is_optional).map(|at| binds.value.remove(at));
+    let mut all = addresses(taker, binds, obtains, ipv6);
+    all.extend(optional.filter(|bind| !all.iter().any(|known| known.clashes_with(bind))));
+    all
+}
+
+fn addresses(taker: &Taker<'_>, binds: CheckedValue<Vec<Bind>>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     let mut host = taker.take(&HOST);
     if host.origin == Origin::Default && !ipv6 {
         host.value = ALL_OF_IPV4.to_owned();
@@ -141,10 +151,11 @@ pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
         ControlAddress::Tcp { .. } => None,
     });
     let pidfile = settings.process.pidfile.iter().map(|path| (&app::pidfile.about, path));
+    let state = settings.process.state_path.iter().map(|path| (&app::state_path.about, path));
     let access = access.into_iter().map(|path| (&logs::access.about, path));
     let error = error.into_iter().map(|path| (&logs::error.about, path));
     let mut used: Vec<(&About, &PathBuf)> = sockets.collect();
-    for (about, path) in control.chain(pidfile).chain(access).chain(error) {
+    for (about, path) in control.chain(pidfile).chain(state).chain(access).chain(error) {
         let both_logs = |other: &About| about.category == Category::Logs && other.category == Category::Logs;
         let other = used.iter().find(|(other, known)| *known == path && !both_logs(other));
         if let Some((other, _)) = other {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::entry::{Category, Flag, bare, entries, long, short};
 use super::section::section;
 use crate::kind::Completion;
+use crate::kind::numbers::Permissions;
 use crate::kind::texts::{Path, Switch, Text};
 use crate::kind::wrappers::Maybe;
 
@@ -56,6 +57,21 @@ section! { Category::App;
         env: &["PIDFILE"],
         default_shown: Some("none"),
         known_as: &["pid", "pid_file"],
+    }
+    /// Puma's state file, for `pumactl -S`, while the server runs
+    state_path: Option<PathBuf> = Maybe(Path(Completion::File)), {
+        key: "state_path",
+        flags: &[short('S', "state", "PATH")],
+        default_shown: Some("none"),
+        more: "It contains the process id, the directory of the start, and the address and token of the first control server.",
+        known_as: &["state", "state_file"],
+    }
+    /// Permissions of the state file
+    state_permission: u32 = Permissions, {
+        key: "state_permission",
+        flags: &[long("state-permission", "MODE")],
+        default: "0600",
+        more: "The file may contain the token of a control port.",
     }
     /// Directory for request and response bodies that do not fit in memory
     temp_dir: PathBuf = Path(Completion::Directory), {

@@ -14,7 +14,7 @@ entries! { Category::Listen;
         flags: &[short('b', "bind", "URI")],
         default_shown: Some("tcp://HOST:PORT of --host and --port"),
         more: "tcp://HOST:PORT, tcp://[::1]:3000, unix:///run/app.sock or unix://tmp/app.sock; also HOST:PORT, \
-               unix:PATH and /PATH. systemd means all sockets that systemd passes. Options follow a ? and are joined with &. Both kinds: \
+               unix:PATH and /PATH. systemd means all sockets that systemd passes, systemd?optional=true those that it may pass. Options follow a ? and are joined with &. Both kinds: \
                backlog=1024. Unix sockets: umask=0117 or mode=0660; without them every user of the machine can connect. TCP ports: ipv6only=true \
                leaves IPv4 out of tcp://[::]:PORT; proxy_protocol=v1, v2 or any expects a PROXY header with the client's address at \
                the start of each connection, and accepts connections only from rack.trusted_proxies. A bind replaces the default address; \

@@ -24,6 +24,28 @@ pub const DEFAULT_BACKLOG: u32 = 4096;
 /// The written form of all sockets of systemd.
 const SYSTEMD: &str = "systemd";
 
+/// What becomes of the other addresses and of the start when systemd passes sockets, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemdNeed {
+    /// Without a socket the server does not start.
+    Required,
+    /// Without a socket the other addresses are used alone (`bind_to_activated_sockets` of Puma).
+    Optional,
+    /// The same; with sockets, those of the other addresses that name none of them are left out.
+    Only,
+}
+
+impl SystemdNeed {
+    /// Returns the options behind `systemd`.
+    fn options(self) -> &'static str {
+        match self {
+            SystemdNeed::Required => "",
+            SystemdNeed::Optional => "optional=true",
+            SystemdNeed::Only => "only=true",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
     Tcp {
@@ -57,6 +79,7 @@ pub enum Bind {
     Systemd {
         /// Whether their TCP ports use TLS, unless the sockets' names select those that do.
         https: bool,
+        need: SystemdNeed,
     },
 }
 
@@ -123,7 +146,7 @@ impl Bind {
                 proxy_protocol,
                 ipv6only,
             },
-            Bind::Systemd { .. } => Bind::Systemd { https: true },
+            Bind::Systemd { need, .. } => Bind::Systemd { https: true, need },
             unix @ Bind::Unix { .. } => unix,
         }
     }
@@ -183,7 +206,8 @@ impl Bind {
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut options, backlog) = match self {
-            Bind::Systemd { .. } => return f.write_str(SYSTEMD),
+            Bind::Systemd { need: SystemdNeed::Required, .. } => return f.write_str(SYSTEMD),
+            Bind::Systemd { need, .. } => return write!(f, "{SYSTEMD}?{}", need.options()),
             Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only } => {
                 let scheme = if tls.is_some() { "ssl" } else { "tcp" };
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
@@ -213,12 +237,11 @@ impl FromStr for Bind {
     fn from_str(text: &str) -> Result<Bind, Mistake> {
         let (address, query) = text.split_once('?').unwrap_or((text, ""));
         if address == SYSTEMD {
-            let none = "systemd without options: for options of a socket name its address, such as tcp://0.0.0.0:80?proxy_protocol=v2";
-            return if address == text {
-                Ok(Bind::Systemd { https: false })
-            } else {
-                Err(Mistake::expected(none))
-            };
+            let none = "systemd, systemd?optional=true or systemd?only=true: for options of a socket name its address, such as tcp://0.0.0.0:80?proxy_protocol=v2";
+            let needs = [SystemdNeed::Required, SystemdNeed::Optional, SystemdNeed::Only];
+            let need = needs.into_iter().find(|need| need.options() == query);
+            let need = need.ok_or_else(|| Mistake::expected(none))?;
+            return Ok(Bind::Systemd { https: false, need });
         }
         if let Some(path) = unix_path(address) {
             return parse_unix(path, query);

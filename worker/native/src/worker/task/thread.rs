@@ -106,7 +106,9 @@ impl ServingThread {
     /// Closes the descriptors of all threads that ever were, in a child that the app has forked. `tasks`: those of the workers at the fork.
     pub(crate) fn close_all(gvl: &Gvl, tasks: &[&'static Task]) {
         tasks.iter().for_each(|task| task.thread.wakeup.close());
-        KEPT.with(gvl, |all| all.iter().flat_map(|(_, kept)| kept).for_each(|task| task.thread.wakeup.close()));
+        KEPT.with(gvl, |all| {
+            all.iter().flat_map(|(_, kept)| kept).for_each(|task| task.thread.wakeup.close())
+        });
     }
 
     /// Releases everything the thread holds, after it has ended with its worker.

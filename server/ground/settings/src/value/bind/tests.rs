@@ -35,9 +35,18 @@ fn every_spelling_of_unix() {
 #[test]
 fn all_sockets_of_systemd() {
     let systemd = bind("systemd");
-    assert_eq!((&systemd, systemd.to_string().as_str()), (&Bind::Systemd { https: false }, "systemd"));
+    assert_eq!(
+        (&systemd, systemd.to_string().as_str()),
+        (&Bind::Systemd { https: false, need: SystemdNeed::Required }, "systemd")
+    );
     assert!(systemd.clashes_with(&bind("systemd")) && !systemd.clashes_with(&bind("tcp://[::]:80")));
-    assert_eq!(systemd.encrypted(), Bind::Systemd { https: true });
+    assert_eq!(systemd.encrypted(), Bind::Systemd { https: true, need: SystemdNeed::Required });
+    for (text, need) in
+        [("systemd?optional=true", SystemdNeed::Optional), ("systemd?only=true", SystemdNeed::Only)]
+    {
+        let bind: Bind = text.parse().unwrap();
+        assert_eq!((&bind, bind.to_string().as_str()), (&Bind::Systemd { https: false, need }, text));
+    }
     assert_eq!(bind("systemd:80"), Bind::tcp("systemd", 80), "a host of that name");
     assert!("systemd?backlog=3".parse::<Bind>().is_err());
 }
