@@ -106,10 +106,10 @@ module Firebrick
         exit!(0)
       end
 
-      # Virtual machines reserve some signals. Java's stops threads by USR2 for its tools (Flight
+      # Virtual machines reserve some signals; Java's writes backtraces at QUIT. It stops threads by USR2 for its tools (Flight
       # Recorder), although it lets programs trap that signal.
       def ignore_signals
-        (Template::IGNORED + ["TERM"] - (RUBY_ENGINE == "jruby" ? ["USR2"] : [])).each do |name|
+        (Template::IGNORED + ["TERM"] - (RUBY_ENGINE == "jruby" ? %w[USR2 QUIT] : [])).each do |name|
           trap(name) { nil }
         rescue ArgumentError
           next

@@ -68,7 +68,8 @@ module Firebrick
       # Traps signals that request backtraces. A trap runs on the main thread, which serves nothing here.
       def take_signals(signals)
         @signals = came = Thread::Queue.new
-        signals.each { |signal| trap(signal) { came << (1 << signal) } }
+        # By name: JRuby 9.3 knows not all numbers.
+        signals.each { |signal| trap(Signal.list.key(signal)) { came << (1 << signal) } }
       end
 
       # Waits for a signal. Returns a number with the bit of that signal.
