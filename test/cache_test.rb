@@ -34,6 +34,7 @@ class CacheTest < Case
       body = ["#{path} #{number} #{env["HTTP_COOKIE"]}"]
       query = env["QUERY_STRING"]
       sleep query[/sleep=([0-9.]+)/, 1].to_f
+      sleep query[/post=([0-9.]+)/, 1].to_f if env["REQUEST_METHOD"] == "POST"
       case path
       when %r{\A/page} then [200, text.("cache-control" => "public, max-age=60", "surrogate-key" => "pages page-#{path[-1]}"), body]
       when "/short" then [200, text.("cache-control" => "max-age=1, stale-while-revalidate=30"), body]
@@ -301,6 +302,24 @@ class CacheTest < Case
     assert_match(/\Ahit/, status(get("/page/a", to: own)))
     assert_equal before["/page/a"], body("/page/a", to: own)
     assert_match(/uri-miss/, status(get("/page/b", to: own)))
+  end
+
+  it "invalidates in the program of an upgrade what a request changes that the old one finishes" do
+    own = launch(app: APP, settings: { cache: { memory: "16MiB" } })
+    # The old program has these requests while the new one serves.
+    running = connect(own)
+    running.write(request("POST", "/page/c?post=8", {}, "x"))
+    kept = connect(own)
+    kept.write(request("GET", "/page/d?sleep=14"))
+    out = assert_upgrades(own, follow: false)
+    first = body("/page/c?post=8", to: own)
+    other = body("/page/a", to: own)
+    assert_equal first, body("/page/c?post=8", to: own), "the new program keeps it"
+    assert_status 200, running.read_response
+    assert_equal "uri-miss", wait_until("the new program to hear it") { status(get("/page/c?post=8", to: own))[/uri-miss/] }
+    assert_equal other, body("/page/a", to: own)
+    kept.read_response
+    own.follow(new_pid(out))
   end
 
   it "tells purges to the other servers through Redis, also those that Redis has lost meanwhile" do

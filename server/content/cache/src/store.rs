@@ -26,7 +26,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// The most variants of a resource. A client can have new ones made by fields of its own invention (Accept-Language), so not the oldest one makes
@@ -93,6 +93,8 @@ pub struct Store {
     removals: Arc<Removals>,
     /// When this program began to serve, if it will get the kept responses of another one.
     inherits_since: Mutex<Option<Moment>>,
+    /// Hears of each key that is removed, once another program serves.
+    successor: OnceLock<Box<dyn Fn(&[u8]) + Send + Sync>>,
     /// When resources made room for memory last.
     shrunk: Mutex<Option<Instant>>,
     policy: RwLock<Arc<Policy>>,
@@ -167,6 +169,7 @@ impl Store {
             counted: Counted::default(),
             removals: Arc::default(),
             inherits_since: Mutex::default(),
+            successor: OnceLock::new(),
             shrunk: Mutex::default(),
             policy: RwLock::new(Arc::new(policy)),
         }
@@ -283,7 +286,8 @@ impl Store {
         }
     }
 
-    pub(crate) fn remove(&self, key: &[u8]) -> bool {
+    /// Removes what is kept for a key: scheme, host, path and query. Returns whether there was something.
+    pub fn remove(&self, key: &[u8]) -> bool {
         let removed = self.take(key, &mut self.removals.lock());
         self.count();
         removed
@@ -305,9 +309,18 @@ impl Store {
 
     fn take(&self, key: &[u8], recent: &mut Recent) -> bool {
         self.removals.remove(key, recent);
+        if let Some(tell) = self.successor.get() {
+            tell(key);
+        }
         let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
         let in_memory = self.resources.remove(key).is_some();
         in_memory || on_disk
+    }
+
+    /// Calls `tell` with each key whose kept responses are removed from now on, because requests have changed the resource. Only the first call has
+    /// an effect.
+    pub fn tell_removals(&self, tell: impl Fn(&[u8]) + Send + Sync + 'static) {
+        let _ = self.successor.set(Box::new(tell));
     }
 
     /// Returns whether the folder has what memory has not.

@@ -243,6 +243,11 @@ impl SuccessorChannel {
         let _ = self.0.send(&Message::Kept, &[file.as_fd()]).await;
     }
 
+    /// Tells the new program that what is kept for a key is no longer valid.
+    pub(crate) async fn invalidated(&self, key: Vec<u8>) {
+        let _ = self.0.send(&Message::Invalidated(key), &[]).await;
+    }
+
     /// Waits until the new program says how a pause goes on; see [`Message::Paused`]. `None` when it has exited.
     pub(crate) async fn paused(&self) -> Option<Duration> {
         loop {

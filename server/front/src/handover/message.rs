@@ -94,6 +94,8 @@ pub(super) enum Message {
     Yours,
     /// New program, to an old one whose requests wait for the end of a pause: it goes on for this time, or ends if that is zero.
     Paused(Duration),
+    /// Old program: an unsafe request has invalidated what is kept for this key; an empty one stands for all keys.
+    Invalidated(Vec<u8>),
     /// Old program, when its requests have ended: the kept responses, in a file that travels with it.
     Kept,
 }
@@ -139,6 +141,9 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
             std::iter::once(text("serving")).chain(files.iter().map(|path| file(path))).collect()
         }
         Message::Yours => vec![text("yours")],
+        // Keys are texts of requests, which have no NUL.
+        Message::Invalidated(key) if key.len() <= LONGEST_TEXT => vec![text("invalidated"), key.clone()],
+        Message::Invalidated(_) => vec![text("invalidated"), Vec::new()],
         Message::Kept => vec![text("kept")],
         Message::Paused(time) => vec![text("paused"), text(&time.as_millis().to_string())],
     };
@@ -209,6 +214,7 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
             files.iter().map(|path| file(path)).collect::<Option<Vec<_>>>().map(Message::Serving)
         }
         [b"yours"] => Some(Message::Yours),
+        [b"invalidated", key] => Some(Message::Invalidated(key.to_vec())),
         [b"kept"] => Some(Message::Kept),
         [b"paused", time] => number(time).map(|ms| Message::Paused(Duration::from_millis(ms))),
         _ => None,
@@ -283,6 +289,7 @@ mod tests {
             prop::collection::vec(path(), 0..8).prop_map(Message::Serving),
             Just(Message::Yours),
             Just(Message::Kept),
+            prop::collection::vec(1u8.., 0..200).prop_map(Message::Invalidated),
             any::<u32>().prop_map(|ms| Message::Paused(Duration::from_millis(ms.into()))),
         ]
     }
@@ -306,7 +313,7 @@ mod tests {
         fn words_of_the_protocol_in_any_order_are_read_or_refused(
             words in prop::collection::vec(prop::sample::select(vec![
                 "hello", "tcp", "unix", "udp", "control-tcp", "control-unix", "token", "end", "within", "step", "ready", "failed", "go",
-                "serving", "yours", "interruptions", "paused", "kept", "0", "1", "127.0.0.1:80", "[::1]:0", "", "/run/app.sock", "18446744073709551616",
+                "serving", "yours", "interruptions", "paused", "kept", "invalidated", "0", "1", "127.0.0.1:80", "[::1]:0", "", "/run/app.sock", "18446744073709551616",
             ]), 0..6),
         ) {
             let packet = words.join("\0");

@@ -12,6 +12,7 @@
 //! | | `serving`, with the files that are its own now |
 //! | tells systemd (`MAINPID`), `yours` | |
 //! | stops accepting, finishes requests, exits 0 | tells systemd that it is ready |
+//! | `invalidated`, for each key whose kept responses a request of it has invalidated | |
 //! | `kept`, when the last request has ended: the kept responses | |
 //! | | `paused`, when a pause for which requests of the old program wait has changed or ended |
 //!

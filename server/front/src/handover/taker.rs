@@ -192,11 +192,14 @@ impl Predecessor {
         let _ = tokio::time::timeout(CONFIRMED, self.next()).await;
     }
 
-    /// Waits until the old program has exited. `kept` gets the file with its kept responses.
-    pub(crate) async fn gone(&self, mut kept: impl FnMut(File)) {
+    /// Waits until the old program has exited. `kept` gets the file with its kept responses, `invalidated` the keys for which its requests make
+    /// kept responses invalid; an empty one stands for all.
+    pub(crate) async fn gone(&self, mut kept: impl FnMut(File), invalidated: impl Fn(&[u8])) {
         while let Ok(Some((message, files))) = self.next().await {
-            if message == Message::Kept {
-                files.into_iter().map(File::from).for_each(&mut kept);
+            match message {
+                Message::Kept => files.into_iter().map(File::from).for_each(&mut kept),
+                Message::Invalidated(key) => invalidated(&key),
+                _ => {}
             }
         }
     }

@@ -14,7 +14,7 @@ use super::observer::Wishes;
 use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
-use cache::Store;
+use cache::{Purge, Store};
 use control::reload::ReloadLine;
 use net::task::spawn_local;
 use stats::{ServerState, UpgradeOutcome};
@@ -332,6 +332,17 @@ impl Upgrades {
             successor.reload();
         }
         spawn_local(follow(successor.channel(), server.interruptions.clone()));
+        if let Some(store) = server.threads.as_ref().and_then(|threads| threads.store.as_ref()) {
+            let (tell, mut invalid) = mpsc::unbounded_channel();
+            // Fails only when this program ends.
+            store.tell_removals(move |key| _ = tell.send(key.to_vec()));
+            let channel = successor.channel();
+            spawn_local(async move {
+                while let Some(key) = invalid.recv().await {
+                    channel.invalidated(key).await;
+                }
+            });
+        }
         self.successor = Some(successor);
         if let Some(threads) = &server.threads {
             threads.hand_over();
@@ -418,7 +429,7 @@ impl Upgrades {
             }
             systemd.ready(&status);
             systemd.keep_alive(&vitals);
-            old.gone(|file| inherit(&store, file, &log)).await;
+            old.gone(|file| inherit(&store, file, &log), |key| forget(&store, key)).await;
         }));
         Ok(())
     }
@@ -443,6 +454,15 @@ impl Upgrades {
             self.record.waited();
             self.begin(queued, server).await;
         }
+    }
+}
+
+/// Removes what a request of the old program has invalidated: one key, or all if it is empty.
+fn forget(store: &Option<Arc<Store>>, key: &[u8]) {
+    match store {
+        Some(store) if key.is_empty() => _ = store.purge(&Purge::All),
+        Some(store) => _ = store.remove(key),
+        None => {}
     }
 }
 
