@@ -4,9 +4,11 @@
 # everything is given back.
 
 require "support/http2_client"
+require "support/quic_go"
 require "support/settings_file"
+require "support/tls_case"
 
-class MemoryTest < Case
+class MemoryTest < TlsCase
   in_turn!
 
   MIB = 1 << 20
@@ -61,13 +63,13 @@ class MemoryTest < Case
 
   # Asserts that the front stays within its memory and serves a good client while the block's clients are there. Returns the most that it
   # took, in MiB.
-  def assert_within_memory(own, times: 40, pause: 0.1)
+  def assert_within_memory(own, times: 40, pause: 0.1, get: -> { get("/", to: own) })
     clients = yield
     most = 0
     served = times.times.count do
       most = [most, taken(own)].max
       sleep pause
-      get("/", to: own).status == 200
+      get.call.status == 200
     end
     stats = own.stats["memory"]
     puts "#{name}: #{most} MiB, #{stats.except(*stats.select { |_, value| value.to_s == '0' }.keys)}" if ENV["TEST_VERBOSE"]
@@ -78,14 +80,14 @@ class MemoryTest < Case
   end
 
   # Asserts that the memory of clients which have gone is free again.
-  def assert_given_back(own)
+  def assert_given_back(own, within: 20, get: -> { get("/", to: own) })
     left = nil
-    done = wait_until(within: 20) do
+    done = wait_until(within:) do
       left = own.stats["memory"]
-      left["level"] == "normal" && %w[responses streams files requests encoders].sum { |name| left["#{name}_bytes"] } < 2 * MIB
+      left["level"] == "normal" && %w[responses streams quic files requests encoders].sum { |name| left["#{name}_bytes"] } < 2 * MIB
     end
     assert done, left.to_s
-    assert_equal "quick", get("/", to: own).body
+    assert_equal "quick", get.call.body
   end
 
   def stalled(own, path, count)
@@ -155,6 +157,69 @@ class MemoryTest < Case
     assert_given_back(own)
   end
 
+  # QUIC gives up clients that have vanished after half a minute.
+  { "body" => ["/upload", "uploads that do not go on"], "response" => ["/large", "responses that no client reads"] }.each do |stop, (path, what)|
+    it "holds 1,000 connections of HTTP/3 with #{what}" do
+      skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+      own = secure(app: APP, threads: "5:5", env: {},
+                   settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, max_connections: 4000 } })
+      holder, = assert_within_memory(own, get: -> { fetch(own) }) do
+        IO.popen(QuicGo.command(own, path, "-crowd", 1000, "-stop", stop), err: File::NULL).tap { |io| assert_equal "holding\n", io.gets }
+      end
+      assert_operator own.stats["memory"]["quic_bytes"], :>, MIB, own.stats["memory"].to_s
+      Process.kill(:KILL, holder.pid)
+      holder.close
+      assert_given_back(own, within: 60, get: -> { fetch(own) })
+    end
+  end
+
+  it "serves others when there is no room for files" do
+    skip "needs the right to mount" unless Process.uid.zero?
+    Dir.mktmpdir do |disk|
+      skip "cannot mount here" unless system("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk, err: File::NULL)
+      own = serve(settings: { temp_dir: disk, cache: { memory: "32MiB", disk: File.join(disk, "cache") } }, limits: { body_memory: "64KiB" })
+      head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
+      clients, = assert_within_memory(own) do
+        20.times { |number| get("/cached#{number}", to: own) }
+        Array.new(20) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) } + Array.new(50) { connect(own).write(head + ("u" * 300_000)) }
+      end
+      clients.each(&:close)
+      assert_given_back(own)
+    ensure
+      own&.stop
+      system("umount", "-l", disk)
+    end
+  end
+
+  it "serves others when a worker is stopped while memory is scarce" do
+    own = serve(workers: 2, limits: { memory: "96MiB" })
+    stopped = own.stats["workers"].first["pid"]
+    clients, stats = assert_within_memory(own) do
+      all = Array.new(20) { stalled(own, "/string", 20) }
+      wait_until("memory to be scarce", within: 30) { own.stats["memory"]["reached_files"].positive? }
+      Process.kill(:STOP, stopped)
+      all
+    end
+    assert_operator stats["reached_files"], :>, 0
+    clients.each(&:close)
+    Process.kill(:CONT, stopped)
+    assert_given_back(own)
+  ensure
+    Process.kill(:CONT, stopped) if stopped && File.exist?("/proc/#{stopped}")
+  end
+
+  it "counts files of a site that are kept in memory" do
+    own = start(app: APP, files: { "public/page.html" => "p" * 50_000 }, settings: { front_threads: 1 })
+    assert_equal 0, own.stats["memory"]["sites_bytes"]
+    # It has to be asked for often, and to have settled.
+    counted = wait_until(within: 20) do
+      connection = connect(own)
+      50.times { connection.write(request("GET", "/page.html")).read_response }
+      own.stats["memory"]["sites_bytes"].positive?
+    end
+    assert counted, own.stats["memory"].to_s
+  end
+
   it "holds 2,000 idle connections" do
     own = serve(limits: { max_connections: 4000 })
     clients, = assert_within_memory(own, times: 10) do
@@ -206,7 +271,7 @@ class MemoryTest < Case
     memory = own.stats["memory"]
     assert_equal [LIMIT * MIB, "normal", 0], memory.values_at("limit_bytes", "level", "refused")
     assert_operator memory["used_bytes"], :>, MIB
-    classes = %w[connections requests responses streams files cache sites handlers encoders other]
+    classes = %w[connections requests responses streams quic files cache sites handlers encoders other]
     assert_in_delta memory["used_bytes"], classes.sum { |name| memory["#{name}_bytes"] }, 128 << 10
     metrics = own.metrics
     assert_match(/^firebrick_budget_limit_bytes #{LIMIT * MIB}$/, metrics)

@@ -108,6 +108,7 @@ pub(crate) fn snapshot() -> MemorySnapshot {
         requests_bytes: usage.of(Class::Requests),
         responses_bytes: usage.of(Class::Responses),
         streams_bytes: usage.of(Class::Streams),
+        quic_bytes: usage.of(Class::Quic),
         files_bytes: usage.of(Class::Files),
         cache_bytes: usage.of(Class::Cache),
         sites_bytes: usage.of(Class::Sites),

@@ -14,7 +14,7 @@ use super::admission::Room;
 use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
-use ::quic::{Bounds, HandshakeData, Keys, PortSocket, endpoint, server_config};
+use ::quic::{Bounds, HandshakeData, Keys, PortSocket, SEND_WINDOW, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;
@@ -34,8 +34,6 @@ const EXCESSIVE_LOAD: u32 = 0x107;
 const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes that a client may send ahead on a stream. The window of a connection is smaller (`http::three`).
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Bytes that are buffered for a client until it acknowledges them.
-const SEND_WINDOW: u32 = 2 << 20;
 
 /// Accepts on a thread's part of a port until the future is dropped.
 ///

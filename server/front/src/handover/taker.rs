@@ -423,6 +423,6 @@ mod tests {
         let lost = predecessor.receive_all().unwrap_err();
         assert!(lost.contains("has ended"), "{lost}");
         assert_eq!(predecessor.ready().await, Ok(false), "the old program has died");
-        predecessor.gone(drop).await;
+        predecessor.gone(drop, |_| {}).await;
     }
 }

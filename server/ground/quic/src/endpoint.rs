@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Bytes that a client may send ahead on a connection on which no body is being read: heads, and the beginning of a body.
 pub const SMALL_WINDOW: u32 = 128 << 10;
+/// The most bytes that are buffered for a client until it acknowledges them.
+pub const SEND_WINDOW: u32 = 2 << 20;
 /// The largest number of bytes that arrive before a connection is accepted, for one connection, and for all connections of an endpoint.
 const FIRST_BYTES: u64 = 16 << 10;
 const ALL_FIRST_BYTES: u64 = 8 << 20;

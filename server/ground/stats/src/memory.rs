@@ -56,6 +56,8 @@ figures! {
         responses_bytes: u64 = gauge("firebrick_budget_bytes", class = "responses"),
         /// Parts of responses that HTTP/2 and HTTP/3 streams hold ahead of their windows.
         streams_bytes: u64 = gauge("firebrick_budget_bytes", class = "streams"),
+        /// Received bytes of HTTP/3 that no handler has read, and sent ones that clients have not acknowledged; measured each second.
+        quic_bytes: u64 = gauge("firebrick_budget_bytes", class = "quic"),
         /// Files in memory.
         files_bytes: u64 = gauge("firebrick_budget_bytes", class = "files"),
         /// The [cache of responses](caching.md).

@@ -11,6 +11,7 @@ use super::document::{Document, read};
 use super::spill::Spill;
 use bytes::Bytes;
 use handler::{Body, FileRegion};
+use net::memory::{self, Class, Level, Reserved};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use representation::coding::{Coding, Levels, compress};
@@ -46,6 +47,8 @@ impl Encoded {
 pub(crate) struct CompressionCache {
     min: u64,
     done: RefCell<Cache<Key, Option<Bytes>, ByLength>>,
+    /// The bytes in `done`, as [`Class::Sites`].
+    counted: Reserved,
     /// Copies on disk, for entries that `done` has evicted.
     spilled: RefCell<Spill<Key>>,
     pending: RefCell<HashMap<Key, Pending>>,
@@ -66,6 +69,7 @@ impl CompressionCache {
         CompressionCache {
             min,
             done: RefCell::new(Cache::with_weighter((bytes >> 12) as usize, bytes, ByLength)),
+            counted: Reserved::new(Class::Sites, 0),
             spilled: RefCell::default(),
             pending: RefCell::default(),
         }
@@ -91,7 +95,12 @@ impl CompressionCache {
             if let Some(bytes) = &done {
                 self.spilled.borrow_mut().put(key, bytes);
             }
-            self.done.borrow_mut().insert(key, done.clone());
+            // The copy on disk is used while memory is scarce. What does not shrink takes no memory.
+            if done.is_none() || memory::level() < Level::Files {
+                let mut all = self.done.borrow_mut();
+                all.insert(key, done.clone());
+                self.counted.set(all.weight());
+            }
         }
         done.map(Encoded::Bytes)
     }

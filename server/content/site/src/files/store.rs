@@ -3,12 +3,14 @@
 //! Contract:
 //! 1. A result is the path's target less than [`RECHECK_AFTER`] before the request, so a change is visible at once.
 //! 2. The number of open files and the bytes in memory are bounded, whatever clients request.
-//! 3. Bytes are kept only of files whose next change must show in their timestamps.
+//! 3. Bytes are kept only of files whose next change must show in their timestamps, and only while memory is not scarce. They count as
+//!    [`Class::Sites`].
 
 use super::document::Document;
 use super::root::{RECHECK_AFTER, Root, Stat};
 use super::watches::Watches;
 use handler::Kept;
+use net::memory::{self, Class, Level, Reserved};
 use quick_cache::unsync::Cache;
 use quick_cache::{UnitWeighter, Weighter};
 use std::cell::{Cell, RefCell};
@@ -54,6 +56,8 @@ pub(crate) struct Store {
     watches: RefCell<Watches>,
     documents: RefCell<Cache<Box<str>, Rc<Document>, UnitWeighter>>,
     kept: RefCell<Cache<u64, Rc<Kept>, ByLength>>,
+    /// The bytes in `kept`.
+    counted: Reserved,
     next_id: Cell<u64>,
 }
 
@@ -75,6 +79,7 @@ impl Store {
             generation: Cell::new(0),
             documents: RefCell::new(Cache::new(bounds.files)),
             kept: RefCell::new(Cache::with_weighter((bounds.bytes >> 12) as usize, bounds.bytes, ByLength)),
+            counted: Reserved::new(Class::Sites, 0),
             next_id: Cell::new(0),
         }
     }
@@ -192,11 +197,14 @@ impl Store {
             return Ok(Some(kept.clone()));
         }
         let soon = now.saturating_duration_since(before) < HOT_WITHIN;
-        if !(document.soon.replace(soon) && soon && self.has_settled(document, now)) {
+        let may = document.soon.replace(soon) && soon && memory::level() < Level::Files;
+        if !(may && self.has_settled(document, now)) {
             return Ok(None);
         }
         let kept = Rc::new(Kept::new(document.read()?.into()));
-        self.kept.borrow_mut().insert(id, kept.clone());
+        let mut all = self.kept.borrow_mut();
+        all.insert(id, kept.clone());
+        self.counted.set(all.weight());
         Ok(Some(kept))
     }
 }

@@ -11,6 +11,8 @@ pub enum Class {
     Responses,
     /// Parts of responses that streams of HTTP/2 and HTTP/3 have taken ahead of their windows.
     Streams,
+    /// What QUIC holds: received bytes that no handler has read, and sent bytes that clients have not acknowledged.
+    Quic,
     /// Files in memory: bodies of responses (memfd), and temporary files if their folder is in memory (tmpfs).
     Files,
     /// The cache of responses.
@@ -26,13 +28,14 @@ pub enum Class {
 }
 
 impl Class {
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
     /// All classes, in order.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Connections,
         Class::Requests,
         Class::Responses,
         Class::Streams,
+        Class::Quic,
         Class::Files,
         Class::Cache,
         Class::Sites,
@@ -48,6 +51,7 @@ impl Class {
             Class::Requests => "requests",
             Class::Responses => "responses",
             Class::Streams => "streams",
+            Class::Quic => "quic",
             Class::Files => "files",
             Class::Cache => "cache",
             Class::Sites => "sites",

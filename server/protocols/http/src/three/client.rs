@@ -173,7 +173,7 @@ impl StreamClient {
 
     /// Records that QUIC has accepted `bytes` of the response.
     pub(super) fn took(&self, bytes: usize) {
-        self.hub.taken.update(|taken| taken + bytes as u64);
+        self.hub.buffers.take(bytes as u64);
         self.hub.unread.borrow_mut().sent(bytes as u64, self.hub.shared.timers.recent());
         if let Some(holding) = self.holding.get() {
             holding.took(bytes, self.hub.shared.timers.recent());
@@ -192,7 +192,7 @@ impl StreamClient {
 
     /// Returns the response bytes that QUIC has accepted on the whole connection.
     pub(super) fn taken(&self) -> u64 {
-        self.hub.taken.get()
+        self.hub.buffers.taken()
     }
 
     /// Passes the response's priority to QUIC. `large`: the response needs more than a few packets.

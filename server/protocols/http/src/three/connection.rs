@@ -1,5 +1,6 @@
 //! Runs the task of an HTTP/3 connection: its streams, its deadlines, and its end.
 
+use super::buffers::{self, Buffers};
 use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
@@ -82,7 +83,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         sections: Cell::new(0),
         windows: Windows::default(),
         waited: Notify::new(),
-        taken: Cell::new(0),
+        buffers: Buffers::default(),
         unread: RefCell::new(Unread::default()),
         account: OnceCell::new(),
         failure: RefCell::default(),
@@ -161,6 +162,10 @@ impl Task {
                     Err(_) => return,
                 },
                 () = hub.settled.notified() => {
+                    if self.hub.open.get() == 0 {
+                        self.hub.windows.settle();
+                        self.hub.buffers.settle();
+                    }
                     if self.hub.active.get() == 0 && self.active.is_some() {
                         self.become_idle();
                     }
@@ -203,6 +208,9 @@ impl Task {
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
             self.timer.arm_in(Lane::Read, PING);
+            if !self.hub.windows.is_waiting() {
+                self.timer.arm_in(Lane::Write, buffers::INTERVAL);
+            }
             let chosen = self.shared.room.is_chosen(self.timer.key());
             if self.hub.proved.get() {
                 self.shared.room.busy(self.timer.key());
@@ -297,7 +305,7 @@ impl Task {
         }
     }
 
-    /// Closes the connection of a client that keeps sending bytes that cannot be used.
+    /// Counts what QUIC holds. Closes the connection of a client that keeps sending bytes that cannot be used.
     fn look_at_windows(&mut self) {
         self.timer.disarm(Lane::Write);
         let stats = self.hub.connection.stats();
@@ -310,8 +318,13 @@ impl Task {
         if self.hub.windows.is_fruitless(arrived, self.hub.connection.rtt(), now) {
             return self.hub.fail(Code::ExcessiveLoad, "too much data behind a gap that is never filled");
         }
+        if self.hub.open.get() > 0 {
+            self.hub.buffers.look(arrived, self.hub.windows.held());
+        }
         if self.hub.windows.is_waiting() {
             self.timer.arm_in(Lane::Write, windows::LOOK);
+        } else if self.hub.open.get() > 0 {
+            self.timer.arm_in(Lane::Write, buffers::INTERVAL);
         }
     }
 

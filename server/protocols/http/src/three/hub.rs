@@ -1,5 +1,6 @@
 //! Holds the state that the tasks of a connection share.
 
+use super::buffers::Buffers;
 use super::priorities::Priorities;
 use super::unread::Unread;
 use super::windows::Windows;
@@ -51,8 +52,8 @@ pub(super) struct Hub {
     pub(super) proved: Cell<bool>,
     /// Requests in progress that wait for the client.
     pub(super) waiting: Cell<usize>,
-    /// Response bytes that QUIC has accepted. QUIC accepts more when the client has acknowledged some.
-    pub(super) taken: Cell<u64>,
+    /// What QUIC holds. It takes more of the responses when the client has acknowledged some.
+    pub(super) buffers: Buffers,
     /// The part of them that the client program may not have read.
     pub(super) unread: RefCell<Unread>,
     /// The account of the resources that responses hold.

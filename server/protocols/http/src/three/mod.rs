@@ -12,6 +12,7 @@
 //! 5. Actions that a client may repeat have HTTP/2's budgets ([`fieldcode::Budget`]). A flood ends the connection (H3_EXCESSIVE_LOAD).
 
 mod body;
+mod buffers;
 mod client;
 mod connection;
 mod exchange;

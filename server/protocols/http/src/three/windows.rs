@@ -100,6 +100,16 @@ impl Windows {
         let since = gap.since.is_some_and(|since| now.saturating_duration_since(since) >= patience);
         since && gap.held >= FRUITLESS
     }
+
+    /// Returns a low estimate of the received bytes that are not read.
+    pub(super) fn held(&self) -> u64 {
+        self.gap.borrow().held
+    }
+
+    /// No stream is open, so nothing is held.
+    pub(super) fn settle(&self) {
+        self.gap.borrow_mut().held = 0;
+    }
 }
 
 /// Counters of received data since the connection began.
