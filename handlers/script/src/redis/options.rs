@@ -184,7 +184,10 @@ mod tests {
         let config =
             super::config(&[(Value::Sym(b"port"), Value::Int(7))], Some("redis://other/1"), 1).unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("127.0.0.1:7", 0));
-        assert_eq!(super::config(&[], Some("redis://other/1")).unwrap().address.to_string(), "other:6379");
+        assert_eq!(
+            super::config(&[], Some("redis://other/1"), 1 << 20).unwrap().address.to_string(),
+            "other:6379"
+        );
     }
 
     #[test]

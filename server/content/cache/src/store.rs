@@ -267,7 +267,8 @@ impl Store {
         let Ok(mut last) = self.shrunk.try_lock() else { return };
         let step = self.memory / SHRINK;
         let left = self.bytes().saturating_sub(step).max(step);
-        if left >= self.bytes() || last.is_some_and(|last| now.saturating_duration_since(last) < SHRINK_PAUSE) {
+        if left >= self.bytes() || last.is_some_and(|last| now.saturating_duration_since(last) < SHRINK_PAUSE)
+        {
             return;
         }
         *last = Some(now);
@@ -638,7 +639,9 @@ mod tests {
     fn scarce_memory_takes_a_part_at_a_time_however_many_responses_are_refused() {
         let store = Store::new(1 << 20, Policy::default());
         let key = |number: usize| format!("http://a/{number}").into_bytes();
-        let fill = || (0..1000).for_each(|number| _ = store.put(&key(number), stored(2000, &[], ""), store.moment()));
+        let fill = || {
+            (0..1000).for_each(|number| _ = store.put(&key(number), stored(2000, &[], ""), store.moment()))
+        };
         fill();
         let (full, step, now) = (store.bytes(), 1 << 17, Instant::now());
         assert!(full > 7 * step, "{full}");
