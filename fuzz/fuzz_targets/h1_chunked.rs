@@ -2,12 +2,12 @@
 //! comes in two pieces. The first byte says where to cut. Run with `make fuzz FUZZ=h1_chunked`.
 #![no_main]
 
-use h1::chunked::{Bounds, Decoder};
+use h1::chunked::{ChunkBounds, Decoder};
 use libfuzzer_sys::fuzz_target;
 
 /// Data and whether it was all, or `None` for a refusal.
 fn decode(pieces: [&[u8]; 2]) -> Option<(Vec<u8>, bool)> {
-    let mut decoder = Decoder::new(Bounds { max_body: Some(1000), max_trailer_bytes: 200, max_trailers: 5 });
+    let mut decoder = Decoder::new(ChunkBounds { max_body: Some(1000), max_trailer_bytes: 200, max_trailers: 5 });
     let mut data = Vec::new();
     for piece in pieces {
         let used = decoder.decode(piece, &mut data).ok()?;

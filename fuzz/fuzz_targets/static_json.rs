@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use site::rules::{FileKind, FileTree, RequestView, Rules, Step, explain, lint};
+use site::rules::{FileKind, FileTree, RequestView, Rules, RuleStep, explain, lint};
 
 /// Files by the length of their path: enough for every step to be there sometimes.
 struct Lengths;
@@ -50,12 +50,12 @@ fuzz_target!(|input: &[u8]| {
     }
     let steps = rules.steps(&path);
     match steps.last() {
-        Some(Step::Redirect { id, captures, .. }) => visible(&rules.redirect(*id, captures, &request).location),
-        Some(Step::Proxy { id, .. }) => {
+        Some(RuleStep::Redirect { id, captures, .. }) => visible(&rules.redirect(*id, captures, &request).location),
+        Some(RuleStep::Proxy { id, .. }) => {
             assert!(rules.upstream_target(*id, &request).starts_with(b"/"));
             rules.location_back(*id, path.as_bytes());
         }
-        Some(Step::Missing { .. }) => {}
+        Some(RuleStep::Missing { .. }) => {}
         last => panic!("{last:?}"),
     }
     rules.headers(&path);

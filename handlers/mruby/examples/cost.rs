@@ -1,6 +1,6 @@
 //! Measures the cost of a step without a network: `cargo run --release -p mruby --example cost`.
 
-use mruby::{Interned, Limits, Step, Tape, Text, Value, Vm};
+use mruby::{Interned, VmLimits, StepResult, Tape, Text, TapeValue, Vm};
 use std::error::Error;
 use std::time::Instant;
 
@@ -32,11 +32,11 @@ const APPS: [(&str, &str); 3] = [
 const RESPOND: &str = "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let limits = Limits { heap: 256 << 20, step: 64 << 20 };
+    let limits = VmLimits { heap: 256 << 20, step: 64 << 20 };
     let mut vm = Vm::open(
         limits,
         Box::new(|_, args, tape| {
-            tape.value(&Value::Array(args.to_vec()));
+            tape.value(&TapeValue::Array(args.to_vec()));
         }),
     )?;
     vm.eval(RESPOND, "cost.rb").map_err(|error| error.to_string())?;
@@ -51,14 +51,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut args = Tape::new();
         args.array(2).str(code).str("cost.rb");
         let booted = vm.start(0, job, &args);
-        assert!(matches!(booted, Step::Done), "{booted:?}");
+        assert!(matches!(booted, StepResult::Done), "{booted:?}");
         let begun = Instant::now();
         for _ in 0..rounds {
             let mut step = vm.request(0, number as u32, env(), false);
-            while let Step::Wait = step {
+            while let StepResult::Wait = step {
                 step = vm.resume(0, &answer);
             }
-            assert!(matches!(step, Step::Done), "{step:?}");
+            assert!(matches!(step, StepResult::Done), "{step:?}");
         }
         println!("{name}: {} ns", begun.elapsed().as_nanos() / rounds);
     }

@@ -3,7 +3,7 @@
 //! Runs in one process, because the network's variance would hide the collector's pauses. RUBY is evaluated first, for example
 //! `GC.generational_mode=true; GC.step_ratio=400`.
 
-use mruby::{Limits, Step, Tape, Text, Vm};
+use mruby::{VmLimits, StepResult, Tape, Text, Vm};
 use std::time::{Duration, Instant};
 
 const HANDLERS: &str = "
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let steps: usize = args.next().map_or(Ok(200_000), |text| text.parse())?;
     let ruby = args.next().unwrap_or_default();
     let mut vm = Vm::open(
-        Limits { heap: 1 << 30, step: 1 << 30 },
+        VmLimits { heap: 1 << 30, step: 1 << 30 },
         Box::new(|_, _, tape| {
             tape.nil();
         }),
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut begun = Vec::new();
     for task in 1..=waiting {
         let at = Instant::now();
-        if !matches!(vm.request(task, 1, env(), false), Step::Wait) {
+        if !matches!(vm.request(task, 1, env(), false), StepResult::Wait) {
             return Err("the handler does not wait".into());
         }
         begun.push(at.elapsed());
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut hello = Vec::with_capacity(steps);
     for _ in 0..steps {
         let at = Instant::now();
-        if !matches!(vm.request(0, 0, env(), false), Step::Done) {
+        if !matches!(vm.request(0, 0, env(), false), StepResult::Done) {
             return Err("hello fails".into());
         }
         hello.push(at.elapsed());

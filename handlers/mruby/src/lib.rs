@@ -8,5 +8,5 @@
 mod tape;
 mod vm;
 
-pub use tape::{Reader, Tape, Value};
-pub use vm::{Exception, Host, Interned, Interrupt, Limits, STOPPED, Step, Text, Vm};
+pub use tape::{Reader, Tape, TapeValue};
+pub use vm::{Exception, Host, Interned, Interrupt, VmLimits, STOPPED, StepResult, Text, Vm};

@@ -1,13 +1,13 @@
 //! Values passed between Ruby and the server, in the format of `mruby-sys/src/shim.h`.
 //!
-//! Reading borrows: the texts of a [`Value`] point into the tape.
+//! Reading borrows: the texts of a [`TapeValue`] point into the tape.
 
 /// The maximum depth of a value; deeper values are refused.
 const MAX_DEPTH: usize = 100;
 
 /// A value on a tape.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value<'a> {
+pub enum TapeValue<'a> {
     /// `nil`
     Nil,
     /// `true`, `false`
@@ -19,14 +19,14 @@ pub enum Value<'a> {
     Str(&'a [u8]),
     /// Symbol
     Sym(&'a [u8]),
-    Array(Vec<Value<'a>>),
+    Array(Vec<TapeValue<'a>>),
     /// Hash, in its order
-    Hash(Vec<(Value<'a>, Value<'a>)>),
+    Hash(Vec<(TapeValue<'a>, TapeValue<'a>)>),
 }
 
-impl<'a> Value<'a> {
+impl<'a> TapeValue<'a> {
     /// Reads the only value of a tape. `None` if it is malformed.
-    pub fn read(tape: &'a [u8]) -> Option<Value<'a>> {
+    pub fn read(tape: &'a [u8]) -> Option<TapeValue<'a>> {
         let mut reader = Reader { rest: tape };
         let value = reader.value(0)?;
         reader.rest.is_empty().then_some(value)
@@ -35,7 +35,7 @@ impl<'a> Value<'a> {
     /// Returns the bytes of a String or Symbol.
     pub fn text(&self) -> Option<&'a [u8]> {
         match self {
-            Value::Str(text) | Value::Sym(text) => Some(text),
+            TapeValue::Str(text) | TapeValue::Sym(text) => Some(text),
             _ => None,
         }
     }
@@ -43,8 +43,8 @@ impl<'a> Value<'a> {
     /// Returns an Integer, or a Float without a fraction.
     pub fn int(&self) -> Option<i64> {
         match self {
-            Value::Int(number) => Some(*number),
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
+            TapeValue::Int(number) => Some(*number),
+            TapeValue::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
             _ => None,
         }
     }
@@ -52,22 +52,22 @@ impl<'a> Value<'a> {
     /// Returns an Integer or a Float.
     pub fn float(&self) -> Option<f64> {
         match self {
-            Value::Int(number) => Some(*number as f64),
-            Value::Float(number) => Some(*number),
+            TapeValue::Int(number) => Some(*number as f64),
+            TapeValue::Float(number) => Some(*number),
             _ => None,
         }
     }
 
     /// Returns the elements of an Array.
-    pub fn array(&self) -> Option<&[Value<'a>]> {
+    pub fn array(&self) -> Option<&[TapeValue<'a>]> {
         match self {
-            Value::Array(values) => Some(values),
+            TapeValue::Array(values) => Some(values),
             _ => None,
         }
     }
 }
 
-/// Reads a tape from its start, where building a [`Value`] would cost too much.
+/// Reads a tape from its start, where building a [`TapeValue`] would cost too much.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next value.
-    pub fn any(&mut self) -> Option<Value<'a>> {
+    pub fn any(&mut self) -> Option<TapeValue<'a>> {
         self.value(0)
     }
 
@@ -125,23 +125,23 @@ impl<'a> Reader<'a> {
         Some(u32::from_ne_bytes(self.bytes(4)?.try_into().ok()?) as usize)
     }
 
-    fn value(&mut self, depth: usize) -> Option<Value<'a>> {
+    fn value(&mut self, depth: usize) -> Option<TapeValue<'a>> {
         if depth > MAX_DEPTH {
             return None;
         }
         Some(match self.bytes(1)?[0] {
-            b'n' => Value::Nil,
-            b't' => Value::Bool(true),
-            b'f' => Value::Bool(false),
-            b'i' => Value::Int(i64::from_ne_bytes(self.eight()?)),
-            b'd' => Value::Float(f64::from_ne_bytes(self.eight()?)),
+            b'n' => TapeValue::Nil,
+            b't' => TapeValue::Bool(true),
+            b'f' => TapeValue::Bool(false),
+            b'i' => TapeValue::Int(i64::from_ne_bytes(self.eight()?)),
+            b'd' => TapeValue::Float(f64::from_ne_bytes(self.eight()?)),
             b's' => {
                 let length = self.count()?;
-                Value::Str(self.bytes(length)?)
+                TapeValue::Str(self.bytes(length)?)
             }
             b':' => {
                 let length = self.count()?;
-                Value::Sym(self.bytes(length)?)
+                TapeValue::Sym(self.bytes(length)?)
             }
             b'[' => {
                 let count = self.count()?;
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 for _ in 0..count {
                     values.push(self.value(depth + 1)?);
                 }
-                Value::Array(values)
+                TapeValue::Array(values)
             }
             b'{' => {
                 let count = self.count()?;
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
                 for _ in 0..count {
                     pairs.push((self.value(depth + 1)?, self.value(depth + 1)?));
                 }
-                Value::Hash(pairs)
+                TapeValue::Hash(pairs)
             }
             _ => return None,
         })
@@ -241,19 +241,19 @@ impl Tape {
         self.str(class).str(message)
     }
 
-    pub fn value(&mut self, value: &Value<'_>) -> &mut Tape {
+    pub fn value(&mut self, value: &TapeValue<'_>) -> &mut Tape {
         match value {
-            Value::Nil => self.nil(),
-            Value::Bool(value) => self.bool(*value),
-            Value::Int(number) => self.int(*number),
-            Value::Float(number) => self.float(*number),
-            Value::Str(text) => self.str(text),
-            Value::Sym(name) => self.text(b':', name),
-            Value::Array(values) => {
+            TapeValue::Nil => self.nil(),
+            TapeValue::Bool(value) => self.bool(*value),
+            TapeValue::Int(number) => self.int(*number),
+            TapeValue::Float(number) => self.float(*number),
+            TapeValue::Str(text) => self.str(text),
+            TapeValue::Sym(name) => self.text(b':', name),
+            TapeValue::Array(values) => {
                 self.array(values.len() as u32);
                 values.iter().fold(self, Tape::value)
             }
-            Value::Hash(pairs) => {
+            TapeValue::Hash(pairs) => {
                 self.hash(pairs.len() as u32);
                 pairs.iter().fold(self, |tape, (key, value)| tape.value(key).value(value))
             }

@@ -2,9 +2,9 @@
 //!
 //! Contract:
 //! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`] may be sent to others.
-//! 2. A task is a number. It is idle or it waits, as its last [`Step`] tells. Starting a waiting task or resuming an idle one panics
+//! 2. A task is a number. It is idle or it waits, as its last [`StepResult`] tells. Starting a waiting task or resuming an idle one panics
 //!    here and never reaches Ruby.
-//! 3. After [`Step::Broken`] every further step returns the same; open another VM.
+//! 3. After [`StepResult::Broken`] every further step returns the same; open another VM.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 
 use mruby_sys as sys;
 
-use crate::tape::{Tape, Value};
+use crate::tape::{Tape, TapeValue};
 
 /// Runs `Rt.call(op, *args)` and writes its result to the tape. Must not use the VM.
-pub type Host = Box<dyn FnMut(u32, &[Value<'_>], &mut Tape)>;
+pub type Host = Box<dyn FnMut(u32, &[TapeValue<'_>], &mut Tape)>;
 
 /// Limits of a VM and a step, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct VmLimits {
     pub heap: usize,
     /// The most that one step may add to the heap.
     pub step: usize,
@@ -48,7 +48,7 @@ impl std::fmt::Display for Exception {
 }
 
 #[derive(Debug)]
-pub enum Step {
+pub enum StepResult {
     /// The task has ended; [`Vm::out`] is its result.
     Done,
     /// The task waits; [`Vm::out`] is the Array of the wait and its arguments.
@@ -108,7 +108,7 @@ impl Interrupt {
     }
 
     /// Ends that step even if it rescues every exception. Has no effect if another step runs by now. With the debug hook the step returns
-    /// [`Step::Raised`]. Without it the step returns [`Step::Broken`] with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread
+    /// [`StepResult::Raised`]. Without it the step returns [`StepResult::Broken`] with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread
     /// is outside of the interpreter at that moment; then try again.
     pub fn stop(&self, serial: u32) {
         // SAFETY: the pointer is set only while the VM is open and its thread runs.
@@ -135,8 +135,8 @@ unsafe extern "C" fn answer(host: *mut c_void, op: u32, args: sys::fb_bytes) -> 
     let (host, tape) = &mut *host;
     tape.clear();
     // A panic must not cross C.
-    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match Value::read(given) {
-        Some(Value::Array(args)) => host(op, &args, tape),
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match TapeValue::read(given) {
+        Some(TapeValue::Array(args)) => host(op, &args, tape),
         _ => drop(tape.fault("ArgumentError", "arguments that cannot be read")),
     }));
     if done.is_err() {
@@ -167,7 +167,7 @@ impl Vm {
     ///
     /// # Errors
     /// There is not enough memory, or the library does not match its headers.
-    pub fn open(limits: Limits, host: Host) -> Result<Vm, String> {
+    pub fn open(limits: VmLimits, host: Host) -> Result<Vm, String> {
         let cell = Box::new(HostCell { host: RefCell::new((host, Tape::new())) });
         let host = NonNull::from(Box::leak(cell));
         let config = sys::fb_config {
@@ -272,9 +272,9 @@ impl Vm {
     ///
     /// # Panics
     /// The task waits.
-    pub fn start(&mut self, task: u32, job: Interned, args: &Tape) -> Step {
+    pub fn start(&mut self, task: u32, job: Interned, args: &Tape) -> StepResult {
         if let Some(why) = &self.broken {
-            return Step::Broken(why.clone());
+            return StepResult::Broken(why.clone());
         }
         self.claim(task);
         // SAFETY: the VM is open, the tape lives through the call.
@@ -293,9 +293,9 @@ impl Vm {
         app: u32,
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
         more: bool,
-    ) -> Step {
+    ) -> StepResult {
         if let Some(why) = &self.broken {
-            return Step::Broken(why.clone());
+            return StepResult::Broken(why.clone());
         }
         self.claim(task);
         self.fields.clear();
@@ -313,9 +313,9 @@ impl Vm {
     ///
     /// # Panics
     /// The task does not wait.
-    pub fn resume(&mut self, task: u32, value: &Tape) -> Step {
+    pub fn resume(&mut self, task: u32, value: &Tape) -> StepResult {
         if let Some(why) = &self.broken {
-            return Step::Broken(why.clone());
+            return StepResult::Broken(why.clone());
         }
         assert!(self.waiting.get(task as usize) == Some(&true), "task {task} does not wait");
         // SAFETY: the VM is open, the tape lives through the call.
@@ -336,8 +336,8 @@ impl Vm {
     }
 
     /// Returns the result of the last step.
-    pub fn out(&self) -> Value<'_> {
-        Value::read(self.tape()).unwrap_or(Value::Nil)
+    pub fn out(&self) -> TapeValue<'_> {
+        TapeValue::read(self.tape()).unwrap_or(TapeValue::Nil)
     }
 
     /// Returns the result of the last step as a tape.
@@ -379,19 +379,19 @@ impl Vm {
         assert!(!self.waiting[index], "task {task} waits");
     }
 
-    fn step(&mut self, task: u32, state: c_int) -> Step {
+    fn step(&mut self, task: u32, state: c_int) -> StepResult {
         self.waiting[task as usize] = state == sys::FB_WAIT;
         match state {
-            sys::FB_WAIT => Step::Wait,
+            sys::FB_WAIT => StepResult::Wait,
             sys::FB_DONE => match raised(self.tape()) {
-                Some(exception) => Step::Raised(exception),
-                None => Step::Done,
+                Some(exception) => StepResult::Raised(exception),
+                None => StepResult::Done,
             },
             stopped_or_broken => {
                 let why =
                     if stopped_or_broken == sys::FB_STOPPED { stopped() } else { exception(self.out()) };
                 self.broken = Some(why.clone());
-                Step::Broken(why)
+                StepResult::Broken(why)
             }
         }
     }
@@ -414,16 +414,16 @@ fn raw_text(text: Text<'_>) -> (*const u8, u32) {
 }
 
 /// Reads `[class, message, backtrace]`, or for a syntax error `[class, message, [line, column]]`.
-fn exception(value: Value<'_>) -> Exception {
+fn exception(value: TapeValue<'_>) -> Exception {
     let parts = value.array().unwrap_or_default();
-    let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
-    let rest = parts.get(2).and_then(Value::array).unwrap_or_default();
+    let text = |value: &TapeValue<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
+    let rest = parts.get(2).and_then(TapeValue::array).unwrap_or_default();
     Exception {
         class: parts.first().map(text).unwrap_or_default(),
         message: parts.get(1).map(text).unwrap_or_default(),
         backtrace: rest.iter().filter(|line| line.text().is_some()).map(text).collect(),
         place: match rest {
-            [Value::Int(line), Value::Int(column)] => Some((*line, *column)),
+            [TapeValue::Int(line), TapeValue::Int(column)] => Some((*line, *column)),
             _ => None,
         },
     }
@@ -433,9 +433,9 @@ fn exception(value: Value<'_>) -> Exception {
 fn raised(tape: &[u8]) -> Option<Exception> {
     // Nearly all results start otherwise and are not read here.
     tape.get(ARRAY_HEAD).filter(|tag| **tag == b':')?;
-    match Value::read(tape)? {
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Sym(b"raised"), rest @ ..] => Some(exception(Value::Array(rest.to_vec()))),
+    match TapeValue::read(tape)? {
+        TapeValue::Array(parts) => match parts.as_slice() {
+            [TapeValue::Sym(b"raised"), rest @ ..] => Some(exception(TapeValue::Array(rest.to_vec()))),
             _ => None,
         },
         _ => None,

@@ -4,7 +4,7 @@
 mod support;
 
 use handler::{Client, Departure, Exchange, Fields, Incoming, Lent, Response, Trace};
-use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use script::{Hops, RouteLimits, Next, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
@@ -41,12 +41,12 @@ impl Next for NoNext {
     }
 }
 
-fn plan() -> Result<Plan, String> {
+fn plan() -> Result<HandlerPlan, String> {
     let source = match std::env::args().nth(1) {
-        Some(file) => Source::read(file.as_ref())?,
-        None => Source { file: "hello.rb".into(), code: HELLO.to_owned() },
+        Some(file) => HandlerSource::read(file.as_ref())?,
+        None => HandlerSource { file: "hello.rb".into(), code: HELLO.to_owned() },
     };
-    let limits = Limits {
+    let limits = RouteLimits {
         request_heap: 32 << 20,
         step_time: Some(Duration::from_secs(1)),
         deadline: Some(Duration::from_secs(60)),
@@ -54,9 +54,9 @@ fn plan() -> Result<Plan, String> {
         max_body: 1 << 20,
         reproxy: false,
     };
-    Ok(Plan {
+    Ok(HandlerPlan {
         sources: vec![source],
-        routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+        routes: vec![HandlerRoute { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
         heap: 256 << 20,
         temp_dir: std::env::temp_dir(),
     })

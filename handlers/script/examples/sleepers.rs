@@ -5,15 +5,15 @@
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 
-use script::{Limits, Source};
+use script::{RouteLimits, HandlerSource};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use support::{Server, Visitor};
 
 type Failed = Box<dyn std::error::Error>;
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> RouteLimits {
+    RouteLimits {
         request_heap: 64 << 20,
         step_time: Some(Duration::from_secs(5)),
         deadline: Some(Duration::from_secs(120)),
@@ -34,7 +34,7 @@ async fn run(requests: usize, seconds: f64) -> Result<(), Failed> {
     let code = format!(
         "lambda do |env|\n  return [200, {{}}, ['Hello']] if env['PATH_INFO'] == '/'\n  sleep {seconds}\n  [200, {{}}, ['slept']]\nend\n"
     );
-    let server = Server::open(Source { file: "sleepers.rb".into(), code }, limits()).await;
+    let server = Server::open(HandlerSource { file: "sleepers.rb".into(), code }, limits()).await;
     let client = Rc::new(Visitor::default());
     let (empty, begun) = (resident()?, Instant::now());
     let mut sleeping = Vec::with_capacity(requests);

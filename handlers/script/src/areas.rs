@@ -13,9 +13,9 @@ use std::rc::Rc;
 /// The operations of a VM, and the state that code outside of Ruby uses.
 pub(crate) struct Areas {
     pub(crate) ops: Ops,
-    pub(crate) basic: Rc<basic::State>,
-    pub(crate) fetch: Rc<fetch::State>,
-    pub(crate) stdlib: Rc<stdlib::State>,
+    pub(crate) basic: Rc<basic::BasicState>,
+    pub(crate) fetch: Rc<fetch::FetchState>,
+    pub(crate) stdlib: Rc<stdlib::StdlibState>,
 }
 
 impl Areas {
@@ -23,9 +23,9 @@ impl Areas {
     /// another response that `join` reads, and the largest reply of Redis.
     pub(crate) fn new(log: Log, most: usize) -> Areas {
         let responses = Rc::new(held::Table::default());
-        let basic = Rc::new(basic::State::new(log));
-        let fetch = Rc::new(fetch::State::new(responses.clone(), most));
-        let stdlib = Rc::new(stdlib::State::default());
+        let basic = Rc::new(basic::BasicState::new(log));
+        let fetch = Rc::new(fetch::FetchState::new(responses.clone(), most));
+        let stdlib = Rc::new(stdlib::StdlibState::default());
         let mut ops = Ops::default();
         ops.add(&basic::AREA, &basic);
         ops.add(&fetch::AREA, &fetch);

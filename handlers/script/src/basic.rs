@@ -3,8 +3,8 @@
 use crate::context::TaskContext;
 use crate::ops::Area;
 use crate::park::{Park, Passing};
-use crate::waiting::{Waiting, fault, tape};
-use mruby::Value;
+use crate::waiting::{OperationFuture, fault, tape};
+use mruby::TapeValue;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub type Log = Rc<dyn Fn(&str)>;
 
 /// The state of the operations.
-pub(crate) struct State {
+pub(crate) struct BasicState {
     pub(crate) park: Park,
     pub(crate) passing: Passing,
     /// Numbers of the blocks given to `task`, which start when the VM is free.
@@ -21,25 +21,25 @@ pub(crate) struct State {
     pub(crate) log: Log,
 }
 
-impl State {
-    pub(crate) fn new(log: Log) -> State {
-        State { park: Park::default(), passing: Passing::default(), spawned: RefCell::default(), log }
+impl BasicState {
+    pub(crate) fn new(log: Log) -> BasicState {
+        BasicState { park: Park::default(), passing: Passing::default(), spawned: RefCell::default(), log }
     }
 }
 
-pub(crate) const AREA: Area<State> = Area {
+pub(crate) const AREA: Area<BasicState> = Area {
     calls: &[
         ("TICKET", |state, _, tape| tape.int(state.park.ticket()).done()),
         ("WAKE", |state, args, tape| {
-            let ticket = args.first().and_then(Value::int).unwrap_or_default();
+            let ticket = args.first().and_then(TapeValue::int).unwrap_or_default();
             tape.bool(state.park.wake(ticket));
         }),
         ("SPAWN", |state, args, tape| {
-            state.spawned.borrow_mut().extend(args.first().and_then(Value::int));
+            state.spawned.borrow_mut().extend(args.first().and_then(TapeValue::int));
             tape.nil();
         }),
         ("LOG", |state, args, tape| {
-            if let Some(text) = args.first().and_then(Value::text) {
+            if let Some(text) = args.first().and_then(TapeValue::text) {
                 (state.log)(&format!("mruby: {}", String::from_utf8_lossy(text).trim_end()));
             }
             tape.nil();
@@ -64,12 +64,12 @@ pub(crate) const AREA: Area<State> = Area {
     ],
 };
 
-fn no_request() -> Waiting {
+fn no_request() -> OperationFuture {
     fault("RuntimeError", "there is no request to respond to")
 }
 
 /// `[seconds]`: returns the whole seconds slept. Without an argument the wait never ends.
-fn sleep(args: &[Value<'_>]) -> Waiting {
+fn sleep(args: &[TapeValue<'_>]) -> OperationFuture {
     let Some(seconds) = args.first() else { return Box::pin(std::future::pending()) };
     let duration = seconds.float().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(duration) = duration else { return fault("ArgumentError", "sleep takes seconds, 0 or more") };
@@ -81,7 +81,7 @@ fn sleep(args: &[Value<'_>]) -> Waiting {
 }
 
 /// Lets the tasks that are ready run first.
-fn pass(state: &Rc<State>, _: &TaskContext, _: &[Value<'_>]) -> Waiting {
+fn pass(state: &Rc<BasicState>, _: &TaskContext, _: &[TapeValue<'_>]) -> OperationFuture {
     let state = state.clone();
     Box::pin(async move {
         state.passing.wait().await;
@@ -90,8 +90,8 @@ fn pass(state: &Rc<State>, _: &TaskContext, _: &[Value<'_>]) -> Waiting {
 }
 
 /// `[ticket]`: waits until the ticket is woken.
-fn park(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
-    let Some(ticket) = args.first().and_then(Value::int) else {
+fn park(state: &Rc<BasicState>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
+    let Some(ticket) = args.first().and_then(TapeValue::int) else {
         return fault("ArgumentError", "park takes a ticket");
     };
     let state = state.clone();

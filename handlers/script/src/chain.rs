@@ -71,7 +71,7 @@ pub(crate) trait Chain {
 }
 
 /// The request that a task serves.
-pub(crate) struct Origin {
+pub(crate) struct ServedRequest {
     pub(crate) chain: Rc<dyn Chain>,
     pub(crate) position: Position,
     pub(crate) client: Rc<dyn Client>,
@@ -81,9 +81,9 @@ pub(crate) struct Origin {
     pub(crate) via: Option<Box<[u8]>>,
 }
 
-impl Origin {
-    pub(crate) fn new(chain: Rc<dyn Chain>, position: Position, exchange: &Exchange) -> Origin {
-        Origin {
+impl ServedRequest {
+    pub(crate) fn new(chain: Rc<dyn Chain>, position: Position, exchange: &Exchange) -> ServedRequest {
+        ServedRequest {
             chain,
             position,
             client: exchange.client.clone(),

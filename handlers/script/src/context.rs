@@ -1,6 +1,6 @@
 //! The context of a waiting task: [`TaskContext`].
 
-use crate::chain::Origin;
+use crate::chain::ServedRequest;
 use crate::held::Owned;
 use crate::stream::Outlet;
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::future::Future;
 pub(crate) struct TaskContext {
     /// The output of a streamed response.
     pub(crate) outlet: Option<RefCell<Outlet>>,
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<ServedRequest>,
     /// The responses that the task has requested.
     pub(crate) held: Owned,
 }

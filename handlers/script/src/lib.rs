@@ -43,9 +43,9 @@ mod watchdog;
 
 pub use basic::Log;
 pub use chain::{Hops, Next};
-pub use load::{Source, check};
+pub use load::{HandlerSource, check};
 pub use observed::{Alarm, Observed};
-pub use plan::{Limits, Plan, Route};
+pub use plan::{RouteLimits, HandlerPlan, HandlerRoute};
 pub use script::{Handling, Script};
 pub use stdlib::files::required;
 

@@ -1,26 +1,26 @@
 //! Reads handler files; describes errors in Ruby's form.
 
-use mruby::{Exception, Limits, Vm};
+use mruby::{Exception, VmLimits, Vm};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct HandlerSource {
     /// The file, for messages and `require`.
     pub file: PathBuf,
     pub code: String,
 }
 
-impl Source {
+impl HandlerSource {
     /// Reads a file.
     ///
     /// # Errors
     /// The file cannot be read or is not UTF-8; the message names it.
-    pub fn read(file: &Path) -> Result<Source, String> {
+    pub fn read(file: &Path) -> Result<HandlerSource, String> {
         let code = std::fs::read_to_string(file).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => format!("{}: it is not UTF-8", file.display()),
             _ => format!("{}: {error}", file.display()),
         })?;
-        Ok(Source { file: file.to_owned(), code })
+        Ok(HandlerSource { file: file.to_owned(), code })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -32,8 +32,8 @@ impl Source {
 ///
 /// # Errors
 /// The first syntax error with its line and a caret, or that this program was built without mruby.
-pub fn check(sources: &[Source]) -> Result<(), String> {
-    let limits = Limits { heap: 64 << 20, step: 64 << 20 };
+pub fn check(sources: &[HandlerSource]) -> Result<(), String> {
+    let limits = VmLimits { heap: 64 << 20, step: 64 << 20 };
     // No code runs, so there are no calls.
     let mut vm = Vm::open(limits, Box::new(|_, _, _| {}))?;
     sources.iter().try_for_each(|source| {
@@ -42,7 +42,7 @@ pub fn check(sources: &[Source]) -> Result<(), String> {
 }
 
 /// Returns `file:line: message`, the line of code, and a caret if the column is known.
-pub(crate) fn describe_load_error(source: &Source, error: &Exception) -> String {
+pub(crate) fn describe_load_error(source: &HandlerSource, error: &Exception) -> String {
     let name = source.name();
     let line = error.place.map(|(line, _)| line).or_else(|| line_in(&name, error));
     let Some(text) =
@@ -73,8 +73,8 @@ fn line_in(file: &str, error: &Exception) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn source(code: &str) -> [Source; 1] {
-        [Source { file: "handlers/api.rb".into(), code: code.to_owned() }]
+    fn source(code: &str) -> [HandlerSource; 1] {
+        [HandlerSource { file: "handlers/api.rb".into(), code: code.to_owned() }]
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Source::read(Path::new("/nowhere/at/all.rb")).unwrap_err();
+        let error = HandlerSource::read(Path::new("/nowhere/at/all.rb")).unwrap_err();
         assert!(error.contains("/nowhere/at/all.rb"), "{error}");
     }
 }

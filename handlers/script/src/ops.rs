@@ -6,16 +6,16 @@
 //! Calls and waits take values and return a tape; neither touches the VM. This module depends on no area.
 
 use crate::context::TaskContext;
-use crate::waiting::{Waiting, fault};
-use mruby::{Tape, Value};
+use crate::waiting::{OperationFuture, fault};
+use mruby::{Tape, TapeValue};
 use std::fmt::Write;
 use std::rc::Rc;
 
 /// A call with the state of its area.
-pub(crate) type Call<S> = fn(&S, &[Value<'_>], &mut Tape);
+pub(crate) type Call<S> = fn(&S, &[TapeValue<'_>], &mut Tape);
 
 /// A wait with the state of its area, for a task.
-pub(crate) type Wait<S> = fn(&Rc<S>, &TaskContext, &[Value<'_>]) -> Waiting;
+pub(crate) type Wait<S> = fn(&Rc<S>, &TaskContext, &[TapeValue<'_>]) -> OperationFuture;
 
 pub(crate) struct Area<S: 'static> {
     pub(crate) calls: &'static [(&'static str, Call<S>)],
@@ -24,15 +24,15 @@ pub(crate) struct Area<S: 'static> {
     pub(crate) preludes: &'static [(&'static str, &'static str)],
 }
 
-type AnyCall = Box<dyn Fn(&[Value<'_>], &mut Tape)>;
-type AnyWait = Box<dyn Fn(&TaskContext, &[Value<'_>]) -> Waiting>;
+type AnyCall = Box<dyn Fn(&[TapeValue<'_>], &mut Tape)>;
+type AnyWait = Box<dyn Fn(&TaskContext, &[TapeValue<'_>]) -> OperationFuture>;
 
 /// All calls, by number.
 #[derive(Default)]
 pub(crate) struct Calls(Vec<AnyCall>);
 
 impl Calls {
-    pub(crate) fn run(&self, number: u32, args: &[Value<'_>], tape: &mut Tape) {
+    pub(crate) fn run(&self, number: u32, args: &[TapeValue<'_>], tape: &mut Tape) {
         match self.0.get(number as usize) {
             Some(call) => call(args, tape),
             None => drop(tape.fault("NotImplementedError", format!("there is no call number {number}"))),
@@ -46,8 +46,8 @@ pub(crate) struct Waits(Vec<AnyWait>);
 
 impl Waits {
     /// Begins the wait that a task has yielded: `[number, arguments …]`.
-    pub(crate) fn begin(&self, task: &TaskContext, wait: &Value<'_>) -> Waiting {
-        let Some([Value::Int(number), args @ ..]) = wait.array() else {
+    pub(crate) fn begin(&self, task: &TaskContext, wait: &TapeValue<'_>) -> OperationFuture {
+        let Some([TapeValue::Int(number), args @ ..]) = wait.array() else {
             return fault("ArgumentError", "a wait starts with its number");
         };
         match usize::try_from(*number).ok().and_then(|number| self.0.get(number)) {
@@ -106,13 +106,13 @@ mod tests {
         preludes: &[("area.rb", "nil")],
     };
 
-    fn call(ops: &Ops, number: u32, args: &[Value<'_>]) -> Tape {
+    fn call(ops: &Ops, number: u32, args: &[TapeValue<'_>]) -> Tape {
         let mut tape = Tape::new();
         ops.calls.run(number, args, &mut tape);
         tape
     }
 
-    fn wait(ops: &Ops, wait: &Value<'_>) -> Tape {
+    fn wait(ops: &Ops, wait: &TapeValue<'_>) -> Tape {
         let mut waiting = ops.waits.begin(&TaskContext::default(), wait);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         match waiting.as_mut().poll(&mut cx) {
@@ -128,10 +128,10 @@ mod tests {
         ops.add(&AREA, &Rc::new(5));
         let names = "ADD = 0\nSTATE = 1\nWAIT_STATE = 0\nADD = 2\nSTATE = 3\nWAIT_STATE = 1\n";
         assert_eq!(ops.constants(), format!("module Rt\n{names}end\n"));
-        assert_eq!(Value::read(call(&ops, 2, &[Value::Int(2)]).as_bytes()), Some(Value::Int(7)));
+        assert_eq!(TapeValue::read(call(&ops, 2, &[TapeValue::Int(2)]).as_bytes()), Some(TapeValue::Int(7)));
         assert_eq!(
-            Value::read(wait(&ops, &Value::Array(vec![Value::Int(1)])).as_bytes()),
-            Some(Value::Int(5))
+            TapeValue::read(wait(&ops, &TapeValue::Array(vec![TapeValue::Int(1)])).as_bytes()),
+            Some(TapeValue::Int(5))
         );
         assert_eq!(ops.preludes.len(), 2);
     }
@@ -142,7 +142,7 @@ mod tests {
         let raises = |tape: Tape| tape.as_bytes().first() == Some(&b'!');
         assert!(raises(call(&ops, 0, &[])));
         for wrong in
-            [Value::Nil, Value::Array(vec![Value::Sym(b"sleep")]), Value::Array(vec![Value::Int(-1)])]
+            [TapeValue::Nil, TapeValue::Array(vec![TapeValue::Sym(b"sleep")]), TapeValue::Array(vec![TapeValue::Int(-1)])]
         {
             assert!(raises(wait(&ops, &wrong)));
         }

@@ -6,7 +6,7 @@ use crate::fetch;
 use crate::held::Number;
 use crate::returned::{self, Returned};
 use crate::runtime::Runtime;
-use crate::stream::Head;
+use crate::stream::StreamHead;
 use handler::{After, Body, Exchange, Failure, Fields, Request, Response};
 
 /// The further course of a request.
@@ -73,7 +73,7 @@ fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<
 }
 
 /// Returns a response whose body is still being produced.
-pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<HandlerOutcome, Failed> {
+pub(crate) fn streamed(head: StreamHead, mut exchange: Exchange) -> Result<HandlerOutcome, Failed> {
     let pairs = head.fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
     let response = returned::fields(pairs).and_then(|mut fields| {
         take_variables(&mut exchange.request, &mut fields)?;

@@ -1,12 +1,12 @@
 //! The handlers of a server, with their routes and limits.
 
-use crate::load::Source;
+use crate::load::HandlerSource;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct RouteLimits {
     /// The most heap that all steps of a request may add, in bytes.
     pub request_heap: usize,
     /// The most CPU time without a wait; `None` is unlimited.
@@ -21,10 +21,10 @@ pub struct Limits {
     pub reproxy: bool,
 }
 
-impl Limits {
+impl RouteLimits {
     /// Returns the largest value of each limit.
-    pub(crate) fn loosest<'a>(all: impl Iterator<Item = &'a Limits>) -> Limits {
-        let none = Limits {
+    pub(crate) fn loosest<'a>(all: impl Iterator<Item = &'a RouteLimits>) -> RouteLimits {
+        let none = RouteLimits {
             request_heap: 0,
             step_time: Some(Duration::ZERO),
             deadline: Some(Duration::ZERO),
@@ -32,7 +32,7 @@ impl Limits {
             max_body: 0,
             reproxy: false,
         };
-        all.fold(none, |most, limits| Limits {
+        all.fold(none, |most, limits| RouteLimits {
             request_heap: most.request_heap.max(limits.request_heap),
             step_time: most.step_time.zip(limits.step_time).map(|(a, b)| a.max(b)),
             deadline: most.deadline.zip(limits.deadline).map(|(a, b)| a.max(b)),
@@ -45,15 +45,15 @@ impl Limits {
 
 /// The handlers of a path and all paths below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct HandlerRoute {
     /// The path without a trailing slash; empty for the root. It is the handlers' `SCRIPT_NAME`.
     pub path: String,
-    /// Indexes into [`Plan::sources`], in the order in which the handlers get requests.
+    /// Indexes into [`HandlerPlan::sources`], in the order in which the handlers get requests.
     pub handlers: Vec<usize>,
-    pub limits: Arc<Limits>,
+    pub limits: Arc<RouteLimits>,
 }
 
-impl Route {
+impl HandlerRoute {
     /// Returns the path as in the configuration.
     pub(crate) fn shown(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
@@ -61,11 +61,11 @@ impl Route {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct HandlerPlan {
     /// The files, without duplicates.
-    pub sources: Vec<Source>,
+    pub sources: Vec<HandlerSource>,
     /// The routes, longer paths first.
-    pub routes: Vec<Route>,
+    pub routes: Vec<HandlerRoute>,
     /// The largest heap of one VM, in bytes.
     pub heap: usize,
     /// The directory for bodies that are too large, until they are refused.

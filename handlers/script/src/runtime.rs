@@ -6,12 +6,12 @@ use crate::env;
 use crate::fetch;
 use crate::observed::Observed;
 use crate::ops::Waits;
-use crate::plan::{Limits, Plan};
+use crate::plan::{RouteLimits, HandlerPlan};
 use crate::stdlib;
 use crate::subject::{Location, RequestLine};
 use crate::watchdog::Watched;
-use mruby::{Exception, Interned, Step, Tape, Value, Vm};
-use net::memory::{self, Class};
+use mruby::{Exception, Interned, StepResult, Tape, TapeValue, Vm};
+use net::memory::{self, MemoryClass};
 use stats::HandlerCounts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,9 +23,9 @@ use tokio::sync::Notify;
 pub(crate) struct Runtime {
     vm: RefCell<Vm>,
     pub(crate) waits: Waits,
-    pub(crate) basic: Rc<basic::State>,
-    pub(crate) fetch: Rc<fetch::State>,
-    pub(crate) stdlib: Rc<stdlib::State>,
+    pub(crate) basic: Rc<basic::BasicState>,
+    pub(crate) fetch: Rc<fetch::FetchState>,
+    pub(crate) stdlib: Rc<stdlib::StdlibState>,
     idle_slots: RefCell<Vec<u32>>,
     slots: Cell<u32>,
     /// The number of cancelled tasks that still run their `ensure` clauses.
@@ -45,7 +45,7 @@ pub(crate) struct Runtime {
     /// The location of the last step. Blocks that the step has spawned belong to the same handler.
     last_location: Cell<Location>,
     /// Limits of tasks without a route: tasks that load handlers, and blocks given to `task`.
-    pub(crate) loosest_limits: Arc<Limits>,
+    pub(crate) loosest_limits: Arc<RouteLimits>,
     pub(crate) load_app: Interned,
     pub(crate) run_block: Interned,
 }
@@ -58,16 +58,16 @@ impl Runtime {
     ///
     /// # Errors
     /// There is no mruby, not enough memory, or a prelude fails.
-    pub(crate) fn open(plan: &Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Runtime>, String> {
+    pub(crate) fn open(plan: &Arc<HandlerPlan>, log: Log, observed: Observed) -> Result<Rc<Runtime>, String> {
         let heap_limit = plan.heap;
-        let loosest_limits = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
+        let loosest_limits = RouteLimits::loosest(plan.routes.iter().map(|route| &*route.limits));
         let Observed { counts, alarm } = observed;
         counts.limits(heap_limit as u64, loosest_limits.max_tasks as u64);
         let Areas { ops, basic, fetch, stdlib } = Areas::new(log, loosest_limits.request_heap);
         let (constants, template) = (ops.constants(), env::template());
         let calls = ops.calls;
-        let host = Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| calls.run(op, args, tape));
-        let mut vm = Vm::open(mruby::Limits { heap: heap_limit, step: heap_limit }, host)?;
+        let host = Box::new(move |op: u32, args: &[TapeValue<'_>], tape: &mut Tape| calls.run(op, args, tape));
+        let mut vm = Vm::open(mruby::VmLimits { heap: heap_limit, step: heap_limit }, host)?;
         let preludes = [("ops.rb", constants.as_str()), ("env.rb", template.as_str())];
         for (file, code) in preludes.into_iter().chain(ops.preludes) {
             vm.eval(code, &format!("firebrick/{file}"))
@@ -77,7 +77,7 @@ impl Runtime {
         let (load_app, run_block) = (intern("load_app")?, intern("run_block")?);
         let heap = vm.heap();
         counts.heap(0, heap);
-        memory::change(Class::Handlers, 0, heap as u64);
+        memory::change(MemoryClass::Handlers, 0, heap as u64);
         Ok(Rc::new(Runtime {
             watched: Watched::new(vm.interrupt(), plan.clone(), alarm),
             counts,
@@ -134,8 +134,8 @@ impl Runtime {
         location: Location,
         line: RequestLine<'_>,
         room: impl FnOnce(usize) -> usize,
-        run: impl FnOnce(&mut Vm) -> Step,
-    ) -> (Step, usize, usize) {
+        run: impl FnOnce(&mut Vm) -> StepResult,
+    ) -> (StepResult, usize, usize) {
         let mut vm = self.vm.borrow_mut();
         self.last_location.set(location);
         let before = vm.heap();
@@ -144,7 +144,7 @@ impl Runtime {
         let after = vm.heap();
         // A collection takes longer the more objects waiting tasks hold, so one collection must serve for all that has been added since.
         let since = vm.heap().saturating_sub(self.collected_heap.get());
-        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError")
+        if matches!(&step, StepResult::Raised(error) if error.class == "NoMemoryError")
             && since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS
         {
             vm.collect();
@@ -152,7 +152,7 @@ impl Runtime {
             self.full.set(vm.heap() > self.heap_limit / 4 * 3);
         }
         self.count_heap(vm.heap());
-        if matches!(step, Step::Broken(_)) {
+        if matches!(step, StepResult::Broken(_)) {
             self.broken.set(true);
             self.lost.notify_waiters();
         }
@@ -190,7 +190,7 @@ impl Runtime {
     fn count_heap(&self, now: usize) {
         let before = self.counted_heap.replace(now);
         self.counts.heap(before, now);
-        memory::change(Class::Handlers, before as u64, now as u64);
+        memory::change(MemoryClass::Handlers, before as u64, now as u64);
     }
 
     /// Interns a text in the VM; `None` if memory is short.
@@ -228,7 +228,7 @@ impl Runtime {
     }
 
     /// Passes the result of the last step to `read`.
-    pub(crate) fn out<T>(&self, read: impl FnOnce(Value<'_>) -> T) -> T {
+    pub(crate) fn out<T>(&self, read: impl FnOnce(TapeValue<'_>) -> T) -> T {
         read(self.vm.borrow().out())
     }
 
@@ -248,15 +248,15 @@ impl Drop for Runtime {
 const INTERRUPTED: &str = "Rt::Interrupted";
 
 /// Names the limit in the exception of a step that exceeded it.
-fn describe_timeout(step: Step) -> Step {
+fn describe_timeout(step: StepResult) -> StepResult {
     match step {
         // Without the debug hook mruby raises NoMemoryError.
-        Step::Raised(error) => Step::Raised(Exception {
+        StepResult::Raised(error) => StepResult::Raised(Exception {
             class: INTERRUPTED.to_owned(),
             message: "it computed for longer than mruby.step_time without waiting".to_owned(),
             ..error
         }),
-        Step::Broken(error) if error.class == mruby::STOPPED => Step::Broken(Exception {
+        StepResult::Broken(error) if error.class == mruby::STOPPED => StepResult::Broken(Exception {
             message: "it computed for longer than mruby.step_time and could not be interrupted: this thread's VM is \
                       replaced, and what waited in it is lost"
                 .to_owned(),

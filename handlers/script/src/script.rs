@@ -1,7 +1,7 @@
 //! The handlers of one front thread: [`Script`].
 
 use crate::basic::Log;
-use crate::chain::{Chain, Hops, Next, Origin, Position, Responding};
+use crate::chain::{Chain, Hops, Next, ServedRequest, Position, Responding};
 use crate::context::TaskContext;
 use crate::env::{self, Names};
 use crate::failure;
@@ -10,15 +10,15 @@ use crate::load::describe_load_error;
 use crate::next::delegate;
 use crate::observed::Observed;
 use crate::outcome::{self, Failed, HandlerOutcome, streamed};
-use crate::plan::{Plan, Route};
+use crate::plan::{HandlerPlan, HandlerRoute};
 use crate::runtime::{Runtime, describe};
 use crate::stream::{HALF_CLOSED_TIMEOUT, Outlet, is_disconnect};
 use crate::subject::Location;
 use crate::task::{Task, drive, start_spawned};
 use handler::path::Path;
 use handler::{Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Request, Response};
-use http::body::{Bounds, Collected, collect};
-use mruby::{Exception, Step, Tape, Text};
+use http::body::{BodyBounds, Collected, collect};
+use mruby::{Exception, StepResult, Tape, Text};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -50,13 +50,13 @@ impl Future for Handling {
 /// The result of a handler's first step.
 enum First {
     Done(Result<HandlerOutcome, Failed>),
-    Waits(Box<Waiting>),
+    Waits(Box<WaitingRequest>),
 }
 
 /// A request whose handler waits.
-struct Waiting {
+struct WaitingRequest {
     task: Task,
-    step: Step,
+    step: StepResult,
     exchange: Exchange,
 }
 
@@ -64,7 +64,7 @@ struct Waiting {
 pub struct Script {
     runtime: Rc<Runtime>,
     names: Names,
-    plan: Arc<Plan>,
+    plan: Arc<HandlerPlan>,
     /// For each handler its number in the VM, or the reason why it could not be loaded.
     apps: RefCell<Vec<Result<u32, String>>>,
     /// The number of evaluated handlers.
@@ -76,7 +76,7 @@ impl Script {
     ///
     /// # Errors
     /// There is no mruby or not enough memory.
-    pub fn open(plan: Arc<Plan>, log: Log) -> Result<Rc<Script>, String> {
+    pub fn open(plan: Arc<HandlerPlan>, log: Log) -> Result<Rc<Script>, String> {
         Script::open_observed(plan, log, Observed::default())
     }
 
@@ -84,7 +84,7 @@ impl Script {
     ///
     /// # Errors
     /// The same as of [`Script::open`].
-    pub fn open_observed(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Script>, String> {
+    pub fn open_observed(plan: Arc<HandlerPlan>, log: Log, observed: Observed) -> Result<Rc<Script>, String> {
         let runtime = Runtime::open(&plan, log, observed)?;
         plan.sources.iter().for_each(|source| runtime.stdlib.folders.add(&source.file));
         let names = Names::new(|text| runtime.intern(text.as_bytes())).ok_or("no memory for a Ruby VM")?;
@@ -110,7 +110,7 @@ impl Script {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    pub fn plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<HandlerPlan> {
         &self.plan
     }
 
@@ -234,21 +234,21 @@ impl Script {
         });
         start_spawned(&self.runtime);
         First::Done(match step {
-            Step::Done => outcome::read(&self.runtime, exchange),
-            Step::Raised(error) | Step::Broken(error) => {
+            StepResult::Done => outcome::read(&self.runtime, exchange),
+            StepResult::Raised(error) | StepResult::Broken(error) => {
                 Err(Box::new((failure::handler(describe(&error)), exchange)))
             }
-            Step::Wait => return First::Waits(Box::new(Waiting { task, step, exchange })),
+            StepResult::Wait => return First::Waits(Box::new(WaitingRequest { task, step, exchange })),
         })
     }
 
     /// Continues a waiting request until it has a response or the head of one.
-    async fn wait(self: &Rc<Self>, position: &Position, waiting: Waiting) -> Result<HandlerOutcome, Failed> {
-        let Waiting { task, step, exchange } = waiting;
+    async fn wait(self: &Rc<Self>, position: &Position, waiting: WaitingRequest) -> Result<HandlerOutcome, Failed> {
+        let WaitingRequest { task, step, exchange } = waiting;
         let (outlet, mut head) = Outlet::new();
         let context = Rc::new(TaskContext {
             outlet: Some(RefCell::new(outlet)),
-            origin: Some(Origin::new(self.clone(), position.clone(), &exchange)),
+            origin: Some(ServedRequest::new(self.clone(), position.clone(), &exchange)),
             held: Owned::of_request(),
         });
         let route = &self.plan.routes[position.route];
@@ -321,12 +321,12 @@ impl Script {
     }
 
     /// Reads the request's body, which also stays in the exchange for later links.
-    async fn collect(&self, route: &Route, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
+    async fn collect(&self, route: &HandlerRoute, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
         let max_body = route.limits.max_body;
         let account = exchange.client.open_account();
         let bounds =
-            Bounds { memory: max_body, temp_dir: &self.plan.temp_dir, account, patience: Duration::ZERO };
+            BodyBounds { memory: max_body, temp_dir: &self.plan.temp_dir, account, patience: Duration::ZERO };
         match collect(incoming, bounds).await? {
             Collected::Empty => Ok(None),
             Collected::Memory(bytes) => {

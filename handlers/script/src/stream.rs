@@ -3,10 +3,10 @@
 //! With each part the task waits until the previous one has been taken, so Ruby is never more than one part ahead of the client.
 
 use crate::failure::client_gone_during_response;
-use crate::waiting::{Waiting, fault, ready, tape};
+use crate::waiting::{OperationFuture, fault, ready, tape};
 use bytes::Bytes;
 use handler::{BodyStream, Chunk, Failure};
-use mruby::{Exception, Value};
+use mruby::{Exception, TapeValue};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -28,15 +28,15 @@ pub(crate) fn is_disconnect(error: &Exception) -> bool {
     error.class == "RuntimeError" && error.message == CLOSED
 }
 
-pub(crate) struct Head {
+pub(crate) struct StreamHead {
     pub(crate) status: i64,
     pub(crate) fields: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) body: Parts,
+    pub(crate) body: StreamParts,
 }
 
 /// The writing end of a response, for its task.
 pub(crate) struct Outlet {
-    head: Option<oneshot::Sender<Head>>,
+    head: Option<oneshot::Sender<StreamHead>>,
     parts: Option<mpsc::Sender<Bytes>>,
     /// Whether the task has written the end of the body.
     complete: Rc<Cell<bool>>,
@@ -46,24 +46,24 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// Returns an outlet, and the receiver of the head.
-    pub(crate) fn new() -> (Outlet, oneshot::Receiver<Head>) {
+    pub(crate) fn new() -> (Outlet, oneshot::Receiver<StreamHead>) {
         let (head, receiver) = oneshot::channel();
         (Outlet { head: Some(head), parts: None, complete: Rc::default(), failure: Rc::default() }, receiver)
     }
 
     /// `[status, [name, value …]]`: sends the head.
-    pub(crate) fn head(&mut self, args: &[Value<'_>]) -> Waiting {
+    pub(crate) fn head(&mut self, args: &[TapeValue<'_>]) -> OperationFuture {
         let Some(sender) = self.head.take() else {
             return fault("RuntimeError", "the response has already started");
         };
-        let status = args.first().and_then(Value::int).unwrap_or_default();
+        let status = args.first().and_then(TapeValue::int).unwrap_or_default();
         let fields = fields(args.get(1));
         let (parts, body) = mpsc::channel(1);
         self.parts = Some(parts);
-        match sender.send(Head {
+        match sender.send(StreamHead {
             status,
             fields,
-            body: Parts { parts: body, complete: false, failure: self.failure.clone(), timeout: None },
+            body: StreamParts { parts: body, complete: false, failure: self.failure.clone(), timeout: None },
         }) {
             Ok(()) => ready(|tape| tape.nil().done()),
             Err(_) => fault("RuntimeError", CLOSED),
@@ -71,7 +71,7 @@ impl Outlet {
     }
 
     /// `[bytes]`: sends a part; without an argument, ends the body.
-    pub(crate) fn chunk(&mut self, args: &[Value<'_>]) -> Waiting {
+    pub(crate) fn chunk(&mut self, args: &[TapeValue<'_>]) -> OperationFuture {
         let Some(parts) = self.parts.clone() else {
             return fault("RuntimeError", "the response has not started");
         };
@@ -116,14 +116,14 @@ impl Outlet {
 }
 
 /// Returns pairs from a list of alternating names and values.
-pub(crate) fn fields(list: Option<&Value<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let texts = list.and_then(Value::array).unwrap_or_default();
-    let text = |value: &Value<'_>| value.text().unwrap_or_default().to_vec();
+pub(crate) fn fields(list: Option<&TapeValue<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let texts = list.and_then(TapeValue::array).unwrap_or_default();
+    let text = |value: &TapeValue<'_>| value.text().unwrap_or_default().to_vec();
     texts.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
 /// The reading end of the body, for the connection.
-pub(crate) struct Parts {
+pub(crate) struct StreamParts {
     parts: mpsc::Receiver<Bytes>,
     complete: bool,
     /// The reason why the task ended before the body was complete.
@@ -132,7 +132,7 @@ pub(crate) struct Parts {
     timeout: Option<Pin<Box<Sleep>>>,
 }
 
-impl BodyStream for Parts {
+impl BodyStream for StreamParts {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         if self.complete {
             return Poll::Ready(None);

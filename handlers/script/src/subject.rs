@@ -5,7 +5,7 @@
 //! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and checks afterwards that the step is still
 //! running. If it is not, the read values are invalid.
 
-use crate::plan::Plan;
+use crate::plan::HandlerPlan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -47,7 +47,7 @@ pub(crate) struct Location {
 
 /// The running code and its request.
 pub(crate) struct Subject {
-    plan: Arc<Plan>,
+    plan: Arc<HandlerPlan>,
     /// The number plus one; 0 is none.
     source: AtomicU32,
     route: AtomicU32,
@@ -57,7 +57,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn new(plan: Arc<Plan>) -> Subject {
+    pub(crate) fn new(plan: Arc<HandlerPlan>) -> Subject {
         let text = std::array::from_fn(|_| AtomicU64::new(0));
         let [source, route, method, target] = [0; 4].map(AtomicU32::new);
         Subject { plan, source, route, lengths: [method, target], text }
@@ -92,7 +92,7 @@ impl Subject {
         let number = |number: &AtomicU32| (number.load(Ordering::Relaxed) as usize).checked_sub(1);
         let source = number(&self.source).and_then(|source| self.plan.sources.get(source));
         let route = number(&self.route).and_then(|route| self.plan.routes.get(route));
-        let file = source.map_or_else(|| "a handler on mruby".to_owned(), crate::Source::name);
+        let file = source.map_or_else(|| "a handler on mruby".to_owned(), crate::HandlerSource::name);
         let route = route.map_or_else(String::new, |route| format!(" (route {})", route.shown()));
         format!("{}{file}{route}", self.request_line())
     }
@@ -115,14 +115,14 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Route, Source};
+    use crate::{RouteLimits, HandlerRoute, HandlerSource};
 
     fn subject() -> Subject {
-        let source = |file: &str| Source { file: file.into(), code: String::new() };
-        let limits = Arc::new(Limits::loosest(std::iter::empty()));
+        let source = |file: &str| HandlerSource { file: file.into(), code: String::new() };
+        let limits = Arc::new(RouteLimits::loosest(std::iter::empty()));
         let route =
-            |path: &str| Route { path: path.to_owned(), handlers: vec![0, 1], limits: limits.clone() };
-        Subject::new(Arc::new(Plan {
+            |path: &str| HandlerRoute { path: path.to_owned(), handlers: vec![0, 1], limits: limits.clone() };
+        Subject::new(Arc::new(HandlerPlan {
             sources: vec![source("auth.rb"), source("api.rb")],
             routes: vec![route("/api"), route("")],
             heap: 1 << 20,

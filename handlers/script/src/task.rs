@@ -1,12 +1,12 @@
 //! A task with its slot in the VM, from its first step to its end.
 
 use crate::context::TaskContext;
-use crate::plan::Limits;
+use crate::plan::RouteLimits;
 use crate::runtime::{Runtime, describe};
 use crate::subject::{Location, RequestLine, SavedLine};
-use crate::waiting::Waiting;
+use crate::waiting::OperationFuture;
 use handler::Request;
-use mruby::{Exception, Interned, Step, Tape, Text, Vm};
+use mruby::{Exception, Interned, StepResult, Tape, Text, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A running task. Dropping it while it waits cancels it.
 pub(crate) struct Task {
     runtime: Rc<Runtime>,
-    limits: Arc<Limits>,
+    limits: Arc<RouteLimits>,
     location: Location,
     /// Method and target of the request, once the task has waited.
     line: RefCell<SavedLine>,
@@ -32,7 +32,7 @@ const CANCEL_ATTEMPTS: usize = 4;
 
 impl Task {
     /// Makes a task of the handler at `location`; `None` if as many tasks as its limits allow are running.
-    pub(crate) fn new(runtime: &Rc<Runtime>, limits: &Arc<Limits>, location: Location) -> Option<Task> {
+    pub(crate) fn new(runtime: &Rc<Runtime>, limits: &Arc<RouteLimits>, location: Location) -> Option<Task> {
         let slot = runtime.take_slot(limits.max_tasks)?;
         Some(Task {
             runtime: runtime.clone(),
@@ -47,7 +47,7 @@ impl Task {
     }
 
     /// Starts `Rt.<job>(*args)`.
-    pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
+    pub(crate) fn start(&self, job: Interned, args: &Tape) -> StepResult {
         self.step([b"", b""], |vm| vm.start(self.slot, job, args))
     }
 
@@ -58,28 +58,28 @@ impl Task {
         request: &Request,
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
         more: bool,
-    ) -> Step {
+    ) -> StepResult {
         let line = [request.method(), request.target()];
         let step = self.step(line, |vm| vm.request(self.slot, app, env, more));
-        if matches!(step, Step::Wait) {
+        if matches!(step, StepResult::Wait) {
             *self.line.borrow_mut() = SavedLine::new(line);
         }
         step
     }
 
     /// Continues the task with the result of its wait.
-    pub(crate) fn resume(&self, value: &Tape) -> Step {
+    pub(crate) fn resume(&self, value: &Tape) -> StepResult {
         self.step(self.line.borrow().get(), |vm| vm.resume(self.slot, value))
     }
 
-    fn step(&self, line: RequestLine<'_>, run: impl FnOnce(&mut Vm) -> Step) -> Step {
+    fn step(&self, line: RequestLine<'_>, run: impl FnOnce(&mut Vm) -> StepResult) -> StepResult {
         self.set_waiting(false);
         let room = |heap: usize| self.room(heap);
         let (step, before, after) = self.runtime.step(self.limits.step_time, self.location, line, room, run);
         // Memory that a collection frees during the step is credited to this task, whichever task allocated it, so no task is charged for old
         // garbage.
         self.held.set((self.held.get() + after).saturating_sub(before));
-        self.set_waiting(matches!(step, Step::Wait));
+        self.set_waiting(matches!(step, StepResult::Wait));
         step
     }
 
@@ -99,7 +99,7 @@ impl Task {
     }
 
     /// Raises an exception where the task waits, so that its `ensure` runs.
-    pub(crate) fn cancel(&self) -> Step {
+    pub(crate) fn cancel(&self) -> StepResult {
         // `ensure` clauses need memory, too.
         self.held.set(0);
         let mut cancelled = Tape::new();
@@ -171,7 +171,7 @@ pub(crate) async fn drive(
     runtime: &Rc<Runtime>,
     task: &Task,
     context: &TaskContext,
-    first: Step,
+    first: StepResult,
 ) -> Result<(), Exception> {
     tokio::select! {
         biased;
@@ -184,15 +184,15 @@ async fn run(
     runtime: &Rc<Runtime>,
     task: &Task,
     context: &TaskContext,
-    first: Step,
+    first: StepResult,
 ) -> Result<(), Exception> {
     let mut step = first;
     loop {
         start_spawned(runtime);
         match step {
-            Step::Done => return Ok(()),
-            Step::Raised(error) | Step::Broken(error) => return Err(error),
-            Step::Wait => {
+            StepResult::Done => return Ok(()),
+            StepResult::Raised(error) | StepResult::Broken(error) => return Err(error),
+            StepResult::Wait => {
                 let result = begin(runtime, context).await;
                 step = task.resume(&result);
             }
@@ -201,7 +201,7 @@ async fn run(
 }
 
 /// Begins the wait that the last step yielded.
-fn begin(runtime: &Rc<Runtime>, context: &TaskContext) -> Waiting {
+fn begin(runtime: &Rc<Runtime>, context: &TaskContext) -> OperationFuture {
     runtime.out(|wait| runtime.waits.begin(context, &wait))
 }
 
@@ -213,7 +213,7 @@ const MAX_ENSURE: Duration = Duration::from_secs(2);
 fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
     let step = task.cancel();
     start_spawned(runtime);
-    if !matches!(step, Step::Wait) {
+    if !matches!(step, StepResult::Wait) {
         return;
     }
     let (runtime, context) = (runtime.clone(), TaskContext::default());

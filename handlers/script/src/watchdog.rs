@@ -7,7 +7,7 @@
 //! fail. Endless code outside of Ruby cannot be stopped; it is logged.
 
 use crate::observed::Alarm;
-use crate::plan::Plan;
+use crate::plan::HandlerPlan;
 use crate::subject::{Location, RequestLine, Subject};
 use mruby::Interrupt;
 use std::cell::Cell;
@@ -63,7 +63,7 @@ struct RunningStep {
 
 impl Watched {
     /// Watches a VM with the handlers of `plan` until dropped.
-    pub(crate) fn new(interrupt: Interrupt, plan: Arc<Plan>, alarm: Alarm) -> Watched {
+    pub(crate) fn new(interrupt: Interrupt, plan: Arc<HandlerPlan>, alarm: Alarm) -> Watched {
         let [running, limit] = [AtomicU64::new(0), AtomicU64::new(0)];
         let [fired, stopped, logged] = [false; 3].map(AtomicBool::new);
         let seen = Mutex::default();
@@ -231,28 +231,28 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mruby::{Limits, STOPPED, Step, Tape, Vm};
+    use mruby::{VmLimits, STOPPED, StepResult, Tape, Vm};
 
-    fn plan() -> Arc<Plan> {
-        let source = crate::Source { file: "busy.rb".into(), code: String::new() };
-        Arc::new(Plan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
+    fn plan() -> Arc<HandlerPlan> {
+        let source = crate::HandlerSource { file: "busy.rb".into(), code: String::new() };
+        Arc::new(HandlerPlan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
     }
 
     /// Runs this code as task 0 of a watched VM; returns the step's result.
-    fn run(code: &str) -> Option<Step> {
+    fn run(code: &str) -> Option<StepResult> {
         run_for(100, code, Arc::new(|_| {}))
     }
 
     /// One at a time, so that the watchdog can sleep between two steps.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    fn run_for(limit_ms: u64, code: &str, alarm: Alarm) -> Option<Step> {
+    fn run_for(limit_ms: u64, code: &str, alarm: Alarm) -> Option<StepResult> {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         run_after(Duration::ZERO, limit_ms, code, alarm)
     }
 
-    fn run_after(pause: Duration, limit_ms: u64, code: &str, alarm: Alarm) -> Option<Step> {
-        let limits = Limits { heap: 64 << 20, step: 64 << 20 };
+    fn run_after(pause: Duration, limit_ms: u64, code: &str, alarm: Alarm) -> Option<StepResult> {
+        let limits = VmLimits { heap: 64 << 20, step: 64 << 20 };
         Vm::version()?;
         let mut vm = Vm::open(
             limits,
@@ -271,10 +271,10 @@ mod tests {
         std::thread::sleep(pause);
         let (step, late) = watched.step(limit, location, [b"GET", b"/long"], || vm.start(0, job, &args));
         assert!(late, "it did not exceed its limit");
-        if !matches!(step, Step::Broken(_)) {
+        if !matches!(step, StepResult::Broken(_)) {
             vm.eval("module Rt\ndef self.next_job\n7\nend\nend", "job.rb").expect("Ruby");
             let next = vm.intern(b"next_job").expect("memory");
-            assert!(matches!(vm.start(0, next, &args), Step::Done), "{code}: the VM does not work any more");
+            assert!(matches!(vm.start(0, next, &args), StepResult::Done), "{code}: the VM does not work any more");
         }
         Some(step)
     }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn code_that_allocates_is_ended_by_an_exception() {
         match run("while true; 'x' * 100; end") {
-            None | Some(Step::Raised(_)) => {}
+            None | Some(StepResult::Raised(_)) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -292,8 +292,8 @@ mod tests {
         for code in ["while true; end", "i = 0\nwhile true; i += 1; i = 0 if i > 9; end", "loop { }"] {
             match run(code) {
                 None => {}
-                Some(Step::Raised(_)) if Vm::has_hook() => {}
-                Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED, "{code}"),
+                Some(StepResult::Raised(_)) if Vm::has_hook() => {}
+                Some(StepResult::Broken(why)) => assert_eq!(why.class, STOPPED, "{code}"),
                 other => panic!("{code}: {other:?}"),
             }
         }
@@ -313,10 +313,10 @@ mod tests {
         for code in codes {
             match run(code) {
                 None => {}
-                Some(Step::Raised(why)) if Vm::has_hook() => {
+                Some(StepResult::Raised(why)) if Vm::has_hook() => {
                     assert_eq!(why.class, "Rt::Interrupted", "{code}")
                 }
-                Some(Step::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED, "{code}"),
+                Some(StepResult::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED, "{code}"),
                 other => panic!("{code}: {other:?}"),
             }
         }
@@ -330,8 +330,8 @@ mod tests {
         for _ in 0..5 {
             match run_after(INTERVAL * (QUIET + 5), 20, code, Arc::new(|_| {})) {
                 None => {}
-                Some(Step::Raised(why)) if Vm::has_hook() => assert_eq!(why.class, "Rt::Interrupted"),
-                Some(Step::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED),
+                Some(StepResult::Raised(why)) if Vm::has_hook() => assert_eq!(why.class, "Rt::Interrupted"),
+                Some(StepResult::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED),
                 other => panic!("{other:?}"),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use control::client::Client;
+use control::client::ControlClient;
 use settings::{Argument, ControlAddress, ProcessEnvironment};
 use stats::ServerSnapshot;
 
@@ -13,7 +13,7 @@ const TOKEN: &str = "FIREBRICK_CONTROL_TOKEN";
 ///
 /// # Errors
 /// The address is invalid.
-pub(crate) fn client(address: &str) -> Result<Client, String> {
+pub(crate) fn client(address: &str) -> Result<ControlClient, String> {
     if Path::new(address).is_dir() {
         return of_app(address);
     }
@@ -21,10 +21,10 @@ pub(crate) fn client(address: &str) -> Result<Client, String> {
         let near = mistake.nearest.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         format!("--control: {address:?} is not a control socket: expected its path, the folder of an app, or tcp://127.0.0.1:9293{near}")
     })?;
-    Ok(Client::new(parsed, std::env::var(TOKEN).ok().filter(|token| !token.is_empty())))
+    Ok(ControlClient::new(parsed, std::env::var(TOKEN).ok().filter(|token| !token.is_empty())))
 }
 
-fn of_app(dir: &str) -> Result<Client, String> {
+fn of_app(dir: &str) -> Result<ControlClient, String> {
     let argument = Argument { key: "dir", flag: "--control".to_owned(), values: vec![dir.to_owned()] };
     let loaded = settings::load(&[argument], &ProcessEnvironment).map_err(|errors| {
         let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
@@ -32,13 +32,13 @@ fn of_app(dir: &str) -> Result<Client, String> {
     })?;
     let control = loaded.settings.control;
     let address = control.ask.ok_or_else(|| format!("--control: the control socket of {dir} is disabled"))?;
-    Ok(Client::new(address, control.token))
+    Ok(ControlClient::new(address, control.token))
 }
 
 /// Returns the server's current statistics.
 ///
 /// # Errors
 /// The reason why they are not available, and the remedy.
-pub(crate) fn snapshot(client: &Client) -> Result<ServerSnapshot, String> {
+pub(crate) fn snapshot(client: &ControlClient) -> Result<ServerSnapshot, String> {
     client.stats().map_err(|error| format!("--control: {error}"))
 }

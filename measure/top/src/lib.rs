@@ -22,7 +22,7 @@ mod theme;
 mod view;
 
 use clap::{ArgMatches, Command};
-use control::client::{Client, explain};
+use control::client::{ControlClient, explain};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub fn arguments(command: Command) -> Command {
 }
 
 /// Runs the command. Exit status: 0 if a key ended it, 1 if the server cannot be queried, 2 on wrong usage or without a terminal.
-pub fn run(dir: &Path, client: &Client, matches: &ArgMatches) -> ExitCode {
+pub fn run(dir: &Path, client: &ControlClient, matches: &ArgMatches) -> ExitCode {
     let outcome = Options::read(matches).map_err(Failure::Usage).and_then(|options| match &options.fleet {
         Some(several) => fleet::run(client, &options, several),
         None if options.once => once::run(client, &options, dir),
@@ -85,7 +85,7 @@ fn needs_a_terminal() -> Result<(), Failure> {
     }
 }
 
-fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
+fn live(client: &ControlClient, options: &Options, dir: &Path) -> Result<(), Failure> {
     needs_a_terminal()?;
     // Before switching screens, so that the error stays visible.
     client.get("/stats").map_err(|error| Failure::Run(explain(&error, dir)))?;

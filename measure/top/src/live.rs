@@ -7,7 +7,7 @@ use crate::source::{self, Command, Update};
 use crate::state::{Action, State};
 use crate::terminal::{Screen, TerminalEvent};
 use crate::theme::Theme;
-use control::client::Client;
+use control::client::ControlClient;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ const LAG: Duration = Duration::from_millis(50);
 /// The redraw interval for elapsed times.
 const CLOCK: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(client: &Client, options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(client: &ControlClient, options: &Options) -> Result<(), Failure> {
     let screen = Screen::open().map_err(terminal_error)?;
     show(screen, client, options).map(drop).map_err(terminal_error)
 }
 
 /// Shows the server on an existing screen. Returns the screen if the user wants to go back (Esc), and `None` at the end.
-pub(crate) fn show(screen: Screen, client: &Client, options: &Options) -> io::Result<Option<Screen>> {
+pub(crate) fn show(screen: Screen, client: &ControlClient, options: &Options) -> io::Result<Option<Screen>> {
     let (commands, updates) = source::start(client.clone(), options.interval);
     let live = Live {
         screen,
@@ -48,7 +48,7 @@ struct Live {
 }
 
 impl Live {
-    fn run(mut self, client: &Client) -> io::Result<Option<Screen>> {
+    fn run(mut self, client: &ControlClient) -> io::Result<Option<Screen>> {
         let address = client.address().to_string();
         let mut drawn: Option<Instant> = None;
         loop {

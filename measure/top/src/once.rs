@@ -7,7 +7,7 @@ use crate::source::sample;
 use crate::state::State;
 use crate::theme::Theme;
 use crate::view::View;
-use control::client::{Client, explain};
+use control::client::{ControlClient, explain};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::io::{IsTerminal, stdout};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// The width without a terminal.
 const COLUMNS: u16 = 100;
 
-pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
+pub(crate) fn run(client: &ControlClient, options: &Options, dir: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Run(explain(&error, dir));
     let first = sample(client).map_err(failed)?;
     std::thread::sleep(options.interval);

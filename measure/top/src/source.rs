@@ -1,7 +1,7 @@
 //! Queries the server on a separate thread, so that a slow server does not block the keys.
 
 use crate::view::Sample;
-use control::client::{Client, Error};
+use control::client::{ControlClient, Error};
 use stats::InFlight;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) enum Command {
 const DEATHS: usize = 40;
 
 /// Takes one sample of the server.
-pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
+pub(crate) fn sample(client: &ControlClient) -> Result<Sample, Error> {
     let server = client.stats()?;
     let at = Instant::now();
     let has_app = !server.rack.is_empty() || !server.workers.is_empty();
@@ -46,7 +46,7 @@ pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
 }
 
 /// Takes a sample every `interval` until the receiver is dropped.
-pub(crate) fn start(client: Client, interval: Duration) -> (Sender<Command>, Receiver<Update>) {
+pub(crate) fn start(client: ControlClient, interval: Duration) -> (Sender<Command>, Receiver<Update>) {
     let (commands, receiver) = channel();
     let (sender, updates) = channel();
     // The thread ends with the program; it holds nothing that needs cleanup.
@@ -54,7 +54,7 @@ pub(crate) fn start(client: Client, interval: Duration) -> (Sender<Command>, Rec
     (commands, updates)
 }
 
-fn run(client: &Client, mut interval: Duration, receiver: &Receiver<Command>, sender: &Sender<Update>) {
+fn run(client: &ControlClient, mut interval: Duration, receiver: &Receiver<Command>, sender: &Sender<Update>) {
     let mut due = Instant::now();
     loop {
         match receiver.recv_timeout(due.saturating_duration_since(Instant::now())) {

@@ -3,7 +3,7 @@
 use crate::options::{LONGEST, SHORTEST};
 use crate::view::{Sample, View};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use stats::{InFlight, Phase, WorkerSnapshot};
+use stats::{InFlight, RequestPhase, WorkerSnapshot};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -273,7 +273,7 @@ impl State {
     }
 
     fn open_backtrace(&mut self, request: InFlight) -> Action {
-        let queued = request.state == Phase::Queued;
+        let queued = request.state == RequestPhase::Queued;
         let found = if queued {
             Backtrace::Unavailable("Queued: no worker thread has started it yet.".to_owned())
         } else {

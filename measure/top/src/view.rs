@@ -168,7 +168,7 @@ impl View {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use stats::{Finished, HandlersSnapshot, Phase, Recorder, Snapshot, WorkerState};
+    use stats::{Finished, HandlersSnapshot, RequestPhase, Recorder, Snapshot, WorkerState};
     use std::time::{Duration, SystemTime};
 
     /// Returns a server with `workers` workers (0: a static site) and the requests counted by `recorder`.
@@ -227,7 +227,7 @@ pub(crate) mod tests {
             path: path.into(),
             age_ms,
             queue_ms: if worker.is_some() { 0.2 } else { age_ms },
-            state: if worker.is_some() { Phase::App } else { Phase::Queued },
+            state: if worker.is_some() { RequestPhase::App } else { RequestPhase::Queued },
             backtrace: None,
         }
     }

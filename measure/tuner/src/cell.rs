@@ -218,7 +218,7 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::processes::Memory;
+    use crate::processes::ProcessMemory;
 
     fn slice(requests: u64, seconds: f64) -> Slice {
         let mut latency = Histogram::default();
@@ -231,7 +231,7 @@ pub(crate) mod tests {
             stages: Stages::default(),
             cpu_seconds: seconds / 2.0,
             starved_seconds: seconds / 4.0,
-            peak: Memory { pss: requests, rss: 2 * requests },
+            peak: ProcessMemory { pss: requests, rss: 2 * requests },
             memory: Vec::new(),
             limited_by: None,
             error_texts: vec![("refused".to_owned(), 1)],

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-pub(crate) use sys::process::Memory;
+pub(crate) use sys::process::ProcessMemory;
 use sys::process::{self, Stat, running};
 
 /// The name of the environment variable with a server's mark.
@@ -74,11 +74,11 @@ impl ServerProcesses {
     }
 
     /// Returns the memory of all processes. Takes milliseconds for each large one.
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> ProcessMemory {
         self.members()
             .iter()
             .map(|stat| process::memory(stat.pid))
-            .fold(Memory::default(), |sum, one| Memory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
+            .fold(ProcessMemory::default(), |sum, one| ProcessMemory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
     }
 
     /// Sends a signal to all processes.

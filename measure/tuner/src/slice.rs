@@ -9,7 +9,7 @@ use load::{Flow, Histogram, Outcome, Progress};
 use planner::{LimitedBy, MemoryPoint, Shape};
 
 use crate::counters::{Stages, Sum};
-use crate::processes::{Memory, ServerProcesses};
+use crate::processes::{ProcessMemory, ServerProcesses};
 use crate::running::{Context, Failure, RunningServer};
 use crate::server::ServerKind;
 use crate::workload::{Portion, scenario};
@@ -40,7 +40,7 @@ pub(crate) struct Slice {
     pub(crate) cpu_seconds: f64,
     /// The time for which its threads were runnable without a CPU, in seconds.
     pub(crate) starved_seconds: f64,
-    pub(crate) peak: Memory,
+    pub(crate) peak: ProcessMemory,
     pub(crate) memory: Vec<MemoryPoint>,
     pub(crate) limited_by: Option<LimitedBy>,
     /// The error texts, most frequent first.
@@ -164,7 +164,7 @@ struct MemorySampler {
     processes: ServerProcesses,
     before: u64,
     next: Instant,
-    peak: Memory,
+    peak: ProcessMemory,
     points: Vec<MemoryPoint>,
 }
 
@@ -174,7 +174,7 @@ impl MemorySampler {
             processes,
             before,
             next: Instant::now() + SAMPLE_INTERVAL / 2,
-            peak: Memory::default(),
+            peak: ProcessMemory::default(),
             points: Vec::new(),
         }
     }
@@ -189,7 +189,7 @@ impl MemorySampler {
         let began = Instant::now();
         let memory = self.processes.memory();
         self.next = Instant::now() + SAMPLE_INTERVAL.max(began.elapsed() * SHARE_OF_LOOKS);
-        self.peak = Memory { pss: self.peak.pss.max(memory.pss), rss: self.peak.rss.max(memory.rss) };
+        self.peak = ProcessMemory { pss: self.peak.pss.max(memory.pss), rss: self.peak.rss.max(memory.rss) };
         if memory.pss > 0 {
             self.points.push(MemoryPoint { requests: self.before + requests, pss_bytes: memory.pss });
         }

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use control::client::{Client, Error, explain};
+use control::client::{ControlClient, Error, explain};
 use settings::Settings;
 use stats::CertificateSnapshot;
 
 use crate::print::print;
 
 /// Prints the certificates that the server obtains and those that it serves from files. Without a running server: the stored certificates.
-pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCode {
+pub fn certs(settings: &Settings, client: Option<&ControlClient>, json: bool) -> ExitCode {
     match found(settings, client) {
         Ok(certificates) if json => match serde_json::to_string_pretty(&certificates) {
             Ok(text) => print(format!("{text}\n").as_bytes()),
@@ -25,8 +25,8 @@ pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCo
     }
 }
 
-fn found(settings: &Settings, client: Option<&Client>) -> Result<Vec<CertificateSnapshot>, String> {
-    match client.map(Client::stats) {
+fn found(settings: &Settings, client: Option<&ControlClient>) -> Result<Vec<CertificateSnapshot>, String> {
+    match client.map(ControlClient::stats) {
         Some(Ok(server)) => {
             let served = server.tls.map(|tls| tls.certificates).unwrap_or_default();
             Ok([server.acme, ::certs::served_from_files(&served)].concat())

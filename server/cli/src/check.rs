@@ -5,18 +5,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use control::client::Client;
+use control::client::ControlClient;
 use front::explain::Question;
-use settings::puma::Row;
-use settings::{Loaded, Origin, Settings};
+use settings::puma::CallDescription;
+use settings::{Loaded, ValueSource, Settings};
 
 use crate::print::print;
 
 /// Tries to load the app once. Returns a line to print, or the reason why the app does not load.
-pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
+pub type CheckTrial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 
 /// Prints the settings, and loads the app if `trial` can. Fails if the app could not be served.
-pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
+pub fn check(loaded: &Loaded, trial: Option<CheckTrial<'_>>) -> ExitCode {
     let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     // Printed before the trial, which may take a while or print lines of its own.
     let printed = print(text::masked(&format!("{}{warnings}", Plan(loaded))).as_bytes());
@@ -31,14 +31,14 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
 }
 
 /// Returns the line about an app that can be served, or the reason why it cannot.
-pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
+pub(crate) fn try_app(settings: &Settings, trial: Option<CheckTrial<'_>>) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     settings.control.safe_to_listen()?;
     trial.map_or_else(|| Ok("The configuration is valid.".to_owned()), |trial| trial(settings))
 }
 
 /// Prints the rule that responds to a request; fails if there is none.
-pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
+pub fn explain(loaded: &Loaded, explain: CheckTrial<'_>) -> ExitCode {
     match explain(&loaded.settings) {
         Ok(text) => print(text.as_bytes()),
         Err(error) => {
@@ -52,7 +52,7 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
 pub fn kept(settings: &Settings, question: &Question) -> String {
     let control = &settings.control;
     let Some(address) = control.ask.clone() else { return String::new() };
-    let client = Client::new(address, control.token.clone()).within(Duration::from_secs(2));
+    let client = ControlClient::new(address, control.token.clone()).within(Duration::from_secs(2));
     let scheme = if question.https { "https" } else { "http" };
     let key = match &question.host {
         Some(host) => format!("{scheme}://{}{}", host.to_ascii_lowercase(), question.target),
@@ -72,13 +72,13 @@ fn configuration(settings: &Settings) -> String {
 /// The table of a `puma.rb` with the effect of each call.
 struct Table<'a> {
     file: &'a Path,
-    rows: &'a [Row],
+    rows: &'a [CallDescription],
 }
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, evaluated once:", self.file.display())?;
-        let cells = |row: &Row| {
+        let cells = |row: &CallDescription| {
             let place = if row.place.0 == self.file {
                 row.place.1.to_string()
             } else {
@@ -181,7 +181,7 @@ impl Plan<'_> {
 
     fn with_origin(&self, key: &str, value: &str) -> String {
         let choice = self.0.choices.iter().find(|choice| choice.key == key);
-        format!("{value} ({})", choice.map_or(&Origin::Default, |choice| &choice.origin))
+        format!("{value} ({})", choice.map_or(&ValueSource::Default, |choice| &choice.origin))
     }
 
     /// Returns one line for each written value in force, with its origin.

@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use control::Target;
 use control::by_route::RoutesOrder;
 use control::cache::CacheAction;
-use control::client::Client;
+use control::client::ControlClient;
 use control::interrupt::MaintenanceAction;
 use control::orders::PauseOrder;
 use control::reload::ReloadWish;
@@ -43,7 +43,7 @@ pub enum Command {
     Stats {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         /// Print JSON instead of text.
         json: bool,
     },
@@ -58,7 +58,7 @@ pub enum Command {
     Deaths {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         /// Print JSON instead of text.
         json: bool,
     },
@@ -66,7 +66,7 @@ pub enum Command {
     Reload {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         /// Reload, or return to the previous code.
         wish: ReloadWish,
     },
@@ -74,13 +74,13 @@ pub enum Command {
     Upgrade {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
     },
     /// Show what the cache keeps, or purge it.
     Cache {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         action: CacheAction,
         /// Print JSON instead of text.
         json: bool,
@@ -89,7 +89,7 @@ pub enum Command {
     Pause {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         order: PauseOrder,
         /// Wait until the app has finished the requests that it has.
         wait: bool,
@@ -98,13 +98,13 @@ pub enum Command {
     Resume {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
     },
     /// Switch maintenance on or off, or show it.
     Maintenance {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         action: MaintenanceAction,
         /// Print JSON instead of text.
         json: bool,
@@ -124,7 +124,7 @@ pub enum Command {
         /// The settings of the server.
         loaded: Box<Loaded>,
         /// The connection to the server; `None` if its control socket is off.
-        client: Option<Client>,
+        client: Option<ControlClient>,
         /// Print JSON instead of text.
         json: bool,
     },
@@ -137,7 +137,7 @@ pub enum Command {
     Top {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         /// The other typed options.
         given: ArgMatches,
     },
@@ -352,7 +352,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("certs", given)) => {
             let loaded = load(2)?;
             let control = &loaded.settings.control;
-            let client = control.ask.clone().map(|address| Client::new(address, control.token.clone()));
+            let client = control.ask.clone().map(|address| ControlClient::new(address, control.token.clone()));
             Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
         }
         Some(("top", given)) => {
@@ -379,7 +379,7 @@ fn wrong(errors: Errors, code: u8) -> Output {
 }
 
 /// Returns the app's directory and a client of the server that runs there.
-fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
+fn running(loaded: Loaded) -> Result<(PathBuf, ControlClient), Output> {
     let off = || {
         let choice = loaded.choices.iter().find(|choice| choice.key == "control");
         let place = choice.map(|choice| format!(" by {}", choice.origin)).unwrap_or_default();
@@ -387,7 +387,7 @@ fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
         Output::Wrong { errors: vec![error], code: 2 }
     };
     let address = loaded.settings.control.ask.clone().ok_or_else(off)?;
-    Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
+    Ok((loaded.settings.dir, ControlClient::new(address, loaded.settings.control.token)))
 }
 
 /// Does the same, with the pid file.

@@ -139,12 +139,12 @@ fn commands_take_their_own() {
         other => panic!("{words}: {other:?}"),
     };
     let path = settings::ControlAddress::Unix(shelf.current_dir().join("c.sock"));
-    assert_eq!(asks("stats --json --control c.sock"), (Client::new(path, None), true));
+    assert_eq!(asks("stats --json --control c.sock"), (ControlClient::new(path, None), true));
     let port = settings::ControlAddress::Tcp { host: "127.0.0.1".into(), port: 9293 };
     for words in
         ["--control tcp://127.0.0.1:9293 --token t", "--control-url http://127.0.0.1:9293 --control-token t"]
     {
-        let wanted = Client::new(port.clone(), Some("t".to_owned()));
+        let wanted = ControlClient::new(port.clone(), Some("t".to_owned()));
         assert_eq!(asks(&format!("stats {words}")), (wanted, false), "{words}");
     }
     for (name, shell) in [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)] {

@@ -24,7 +24,7 @@ mod trust;
 mod write;
 
 pub use certs::certs;
-pub use check::{Trial, check, explain, kept};
+pub use check::{CheckTrial, check, explain, kept};
 pub use command::{Command, parse, parse_attached, reread};
 pub use print::{completions, man, print_version};
 pub use trust::{Trust, trust};

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::SystemTime;
 
-use certs::local::stores::{self, Machine, Need, Step, Store, TrustStoreKind};
+use certs::local::stores::{self, LocalMachine, Need, TrustCommand, TrustStore, TrustStoreKind};
 use certs::local::{self, Authority};
 use settings::Environment;
 
@@ -56,9 +56,9 @@ pub fn trust(given: &Trust, environment: &dyn Environment) -> ExitCode {
 }
 
 /// Returns the introduction, and the needs of each store.
-fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<Store>), local::Error> {
+fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<TrustStore>), local::Error> {
     let var = |name: &str| environment.var(name);
-    let (folder, machine) = (local::folder(var)?, Machine::here(var, environment.uid())?);
+    let (folder, machine) = (local::folder(var)?, LocalMachine::here(var, environment.uid())?);
     let mut text = String::new();
     if let Some(user) = var("SUDO_USER").filter(|_| machine.uid == 0) {
         // Writing to a String cannot fail.
@@ -80,7 +80,7 @@ fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<S
     Ok((text, stores::install(&machine, &authority, &given.kinds)))
 }
 
-fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
+fn proceed(given: &Trust, introduction: &str, stores: &[TrustStore]) -> u8 {
     let nothing = if given.undo { "does not have it" } else { "trusts it already" };
     let mut out = introduction.to_owned();
     stores.iter().for_each(|store| describe(&mut out, store, nothing));
@@ -108,7 +108,7 @@ fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
     code.max(u8::from(failed > 0))
 }
 
-fn describe(out: &mut String, store: &Store, nothing: &str) {
+fn describe(out: &mut String, store: &TrustStore, nothing: &str) {
     // Writing to a String cannot fail.
     let _ = match &store.need {
         Need::Nothing => writeln!(out, "{}\n  {nothing}", store.name),
@@ -139,7 +139,7 @@ fn agreed(given: &Trust) -> Result<bool, String> {
 }
 
 /// Runs the commands for a store; returns whether they succeeded.
-fn run(store: &Store, unattended: bool) -> bool {
+fn run(store: &TrustStore, unattended: bool) -> bool {
     let Need::Run(steps) = &store.need else { return true };
     let failure = steps.iter().find_map(|step| execute(step, unattended).err().map(|why| (step, why)));
     match failure {
@@ -149,7 +149,7 @@ fn run(store: &Store, unattended: bool) -> bool {
     failure.is_none()
 }
 
-fn execute(step: &Step, unattended: bool) -> Result<(), String> {
+fn execute(step: &TrustCommand, unattended: bool) -> Result<(), String> {
     let Some((program, arguments)) = step.0.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null());
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn each_store_says_what_it_needs() {
         let mut out = String::new();
-        let store = |name: &str, need| Store { name: name.to_owned(), need };
-        let steps = vec![Step(vec!["a".to_owned(), "b c".to_owned()]), Step(vec!["d".to_owned()])];
+        let store = |name: &str, need| TrustStore { name: name.to_owned(), need };
+        let steps = vec![TrustCommand(vec!["a".to_owned(), "b c".to_owned()]), TrustCommand(vec!["d".to_owned()])];
         for store in [
             store("one", Need::Nothing),
             store("two", Need::Impossible("gone".to_owned())),
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn commands_run_until_one_fails() {
-        let step = |words: &[&str]| Step(words.iter().map(|word| (*word).to_owned()).collect());
-        let store = |steps| Store { name: "test".to_owned(), need: Need::Run(steps) };
+        let step = |words: &[&str]| TrustCommand(words.iter().map(|word| (*word).to_owned()).collect());
+        let store = |steps| TrustStore { name: "test".to_owned(), need: Need::Run(steps) };
         assert!(run(&store(vec![step(&["true"])]), true));
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("made");

@@ -1,6 +1,6 @@
 //! `firebrick cache`: shows what the cache of responses keeps, and purges it.
 
-use crate::client::{Client, ask, order, show};
+use crate::client::{ControlClient, ask, order, show};
 use crate::table::{grid, mib, span};
 use serde::{Deserialize, Serialize};
 use stats::{CacheLookup, CacheReport, CacheSnapshot};
@@ -68,7 +68,7 @@ pub enum CacheAction {
 }
 
 /// Runs `firebrick cache` for the server in `dir`.
-pub fn cache_command(dir: &Path, client: &Client, action: &CacheAction, json: bool) -> ExitCode {
+pub fn cache_command(dir: &Path, client: &ControlClient, action: &CacheAction, json: bool) -> ExitCode {
     show(match action {
         CacheAction::Show => ask(dir, client, "/cache", json, |report: Option<CacheReport>| match report {
             Some(report) => table(&report),
@@ -89,7 +89,7 @@ pub fn cache_command(dir: &Path, client: &Client, action: &CacheAction, json: bo
 }
 
 /// Describes what the running server's cache has for a key, for `firebrick explain`. `None` if no server runs, or its cache is off.
-pub fn explain_kept(client: &Client, key: &str) -> Option<String> {
+pub fn explain_kept(client: &ControlClient, key: &str) -> Option<String> {
     let target = format!("/cache?url={}", text::percent::encode(key.as_bytes(), text::percent::SEGMENT));
     let found: Option<CacheLookup> = serde_json::from_str(&client.get(&target).ok()?).ok()?;
     Some(kept(&found?))

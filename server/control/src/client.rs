@@ -63,22 +63,22 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
+pub struct ControlClient {
     address: ControlAddress,
     token: Option<String>,
     /// Time-out of each read or write.
     timeout: Duration,
 }
 
-impl Client {
+impl ControlClient {
     /// Creates a client of the server at `address`. It sends `token` if the address is a port.
-    pub fn new(address: ControlAddress, token: Option<String>) -> Client {
-        Client { address, token, timeout: STEP_TIMEOUT }
+    pub fn new(address: ControlAddress, token: Option<String>) -> ControlClient {
+        ControlClient { address, token, timeout: STEP_TIMEOUT }
     }
 
     /// Sets the time-out for the connect and for each read or write.
-    pub fn within(self, timeout: Duration) -> Client {
-        Client { timeout, ..self }
+    pub fn within(self, timeout: Duration) -> ControlClient {
+        ControlClient { timeout, ..self }
     }
 
     pub fn token(&self) -> Option<&str> {
@@ -156,7 +156,7 @@ impl Client {
     /// each line; the server sends blank lines in between.
     ///
     /// # Errors
-    /// See [`Client::get`].
+    /// See [`ControlClient::get`].
     pub(crate) fn post(&self, target: &str) -> Result<BufReader<Box<dyn Read>>, Error> {
         self.send(target, &[])
     }
@@ -190,7 +190,7 @@ impl Client {
     /// Sends an order and returns the JSON of the response.
     ///
     /// # Errors
-    /// See [`Client::get`]. The text of [`Error::Refused`] is the server's reason.
+    /// See [`ControlClient::get`]. The text of [`Error::Refused`] is the server's reason.
     pub(crate) fn order(&self, target: &str, order: &[u8]) -> Result<String, Error> {
         let mut response = self.send(target, order)?;
         let mut text = String::new();
@@ -250,18 +250,18 @@ impl Client {
 /// Requests `target`, such as `/stats`, from the server that listens on the socket `path`, and returns the body.
 ///
 /// # Errors
-/// See [`Client::get`].
+/// See [`ControlClient::get`].
 pub fn get(path: &Path, target: &str) -> Result<String, Error> {
-    Client::new(ControlAddress::Unix(path.to_owned()), None).get(target)
+    ControlClient::new(ControlAddress::Unix(path.to_owned()), None).get(target)
 }
 
 /// Runs `firebrick stats` for the app in `dir`: prints the server's JSON, or a table.
-pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
+pub fn stats_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode {
     show(report(dir, client, json))
 }
 
 /// Runs `firebrick deaths` for the app in `dir`: prints the server's JSON, or a table.
-pub fn deaths_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
+pub fn deaths_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode {
     show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths)))
 }
 
@@ -278,14 +278,14 @@ pub(crate) fn show(report: Result<String, String>) -> ExitCode {
     }
 }
 
-fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
+fn report(dir: &Path, client: &ControlClient, json: bool) -> Result<String, String> {
     ask(dir, client, "/stats", json, |server: ServerSnapshot| table::stats(&server))
 }
 
 /// Returns the response to `target`: unchanged as JSON, or formatted by `table`.
 pub(crate) fn ask<T: DeserializeOwned>(
     dir: &Path,
-    client: &Client,
+    client: &ControlClient,
     target: &str,
     json: bool,
     table: impl FnOnce(T) -> String,
@@ -298,11 +298,11 @@ pub(crate) fn ask<T: DeserializeOwned>(
 }
 
 /// Returns the value that the response to `target` contains.
-pub(crate) fn value<T: DeserializeOwned>(dir: &Path, client: &Client, target: &str) -> Result<T, String> {
+pub(crate) fn value<T: DeserializeOwned>(dir: &Path, client: &ControlClient, target: &str) -> Result<T, String> {
     read(client, &client.get(target).map_err(|error| reason(&error, dir))?)
 }
 
-fn read<T: DeserializeOwned>(client: &Client, text: &str) -> Result<T, String> {
+fn read<T: DeserializeOwned>(client: &ControlClient, text: &str) -> Result<T, String> {
     let read = serde_json::from_str(text);
     read.map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())
 }
@@ -310,7 +310,7 @@ fn read<T: DeserializeOwned>(client: &Client, text: &str) -> Result<T, String> {
 /// Sends an order; one without content, `()`, has an empty body. Returns the response.
 pub(crate) fn order<T: DeserializeOwned>(
     dir: &Path,
-    client: &Client,
+    client: &ControlClient,
     target: &str,
     order: &impl Serialize,
 ) -> Result<T, String> {
@@ -420,8 +420,8 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
-    fn unix(path: &Path) -> Client {
-        Client::new(ControlAddress::Unix(path.to_owned()), None)
+    fn unix(path: &Path) -> ControlClient {
+        ControlClient::new(ControlAddress::Unix(path.to_owned()), None)
     }
 
     #[test]
@@ -455,7 +455,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
         drop(listener);
-        let client = Client::new(address.parse().unwrap(), None);
+        let client = ControlClient::new(address.parse().unwrap(), None);
         let message = report(Path::new("/srv/app"), &client, true).unwrap_err();
         assert!(
             message.starts_with(&format!("nothing listens on {address}; start the server with")),

@@ -21,7 +21,7 @@ const HEAD_TIME: Duration = Duration::from_millis(250);
 const RESPONSE_TIME: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum ControlPeer {
     /// The process at the other end of a Unix socket, if known.
     Process(Option<i32>),
     Address(IpAddr),
@@ -31,7 +31,7 @@ pub(crate) enum Client {
 pub(crate) type Requested = Rc<Cell<Option<Instant>>>;
 
 struct ControlConnection<T> {
-    client: Client,
+    client: ControlPeer,
     accepted: Instant,
     requested: Requested,
     task: T,
@@ -51,7 +51,7 @@ impl<T> Connections<T> {
         Connections(Vec::new())
     }
 
-    pub(crate) fn add(&mut self, client: Client, accepted: Instant, requested: Requested, task: T) {
+    pub(crate) fn add(&mut self, client: ControlPeer, accepted: Instant, requested: Requested, task: T) {
         self.0.push(ControlConnection { client, accepted, requested, task });
     }
 
@@ -73,7 +73,7 @@ impl<T> Connections<T> {
         if next > now {
             return Some(Err(next));
         }
-        let of_client = |client: Client| self.0.iter().filter(|held| held.client == client).count();
+        let of_client = |client: ControlPeer| self.0.iter().filter(|held| held.client == client).count();
         let ready = self.0.iter().enumerate().filter(|(_, held)| held.gives_way_at() <= now);
         // `max_by_key` returns the last of equal elements, so the oldest must come last.
         let (index, _) =
@@ -89,7 +89,7 @@ mod tests {
     fn filled(count: usize, clients: impl Fn(usize) -> i32, now: Instant) -> Connections<usize> {
         let mut connections = Connections::new();
         for number in 0..count {
-            connections.add(Client::Process(Some(clients(number))), now, Requested::default(), number);
+            connections.add(ControlPeer::Process(Some(clients(number))), now, Requested::default(), number);
         }
         connections
     }
@@ -124,10 +124,10 @@ mod tests {
             held.requested.set(Some(now));
         }
         let later = now + Duration::from_secs(1);
-        connections.add(Client::Address([127, 0, 0, 1].into()), later, Requested::default(), 99);
+        connections.add(ControlPeer::Address([127, 0, 0, 1].into()), later, Requested::default(), 99);
         assert_eq!(connections.give_way(later), Some(Err(later + HEAD_TIME)));
         assert_eq!(connections.give_way(later + HEAD_TIME), Some(Ok(99)), "without a request");
-        connections.add(Client::Process(Some(2)), later, Rc::new(Cell::new(Some(later))), 100);
+        connections.add(ControlPeer::Process(Some(2)), later, Rc::new(Cell::new(Some(later))), 100);
         assert_eq!(connections.give_way(later + HEAD_TIME), Some(Err(now + RESPONSE_TIME)));
         assert_eq!(connections.give_way(now + RESPONSE_TIME), Some(Ok(0)));
     }

@@ -4,7 +4,7 @@
 //! 1. The exit code is 0 if the server carried the order out, else 1.
 //! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a pause ends by itself.
 
-use crate::client::{Client, order, show, value};
+use crate::client::{ControlClient, order, show, value};
 use crate::described::maintenance;
 use crate::orders::{MaintenanceOrder, PauseOrder};
 use stats::{MaintenanceSnapshot, PauseSnapshot, PauseState};
@@ -24,11 +24,11 @@ pub enum MaintenanceAction {
 }
 
 /// Runs `firebrick pause` for the server in `dir`. `wait`: until the app has no request any more.
-pub fn pause_command(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> ExitCode {
+pub fn pause_command(dir: &Path, client: &ControlClient, order: &PauseOrder, wait: bool) -> ExitCode {
     end(pause(dir, client, order, wait))
 }
 
-fn pause(dir: &Path, client: &Client, terms: &PauseOrder, wait: bool) -> Result<String, String> {
+fn pause(dir: &Path, client: &ControlClient, terms: &PauseOrder, wait: bool) -> Result<String, String> {
     let mut paused: PauseSnapshot = order(dir, client, "/pause", terms)?;
     let seconds = (paused.remaining_ms / 1000.0).round();
     output::print(format!("for {seconds} s: firebrick resume ends the pause earlier\n"));
@@ -65,7 +65,7 @@ fn progress(paused: &PauseSnapshot) -> String {
 }
 
 /// Says that the pause has ended before the app had finished its requests, and which of them is the oldest.
-fn ended(paused: &PauseSnapshot, client: &Client) -> String {
+fn ended(paused: &PauseSnapshot, client: &ControlClient) -> String {
     let oldest = client.requests(1, false).ok().and_then(|mut requests| requests.pop());
     let oldest = oldest.map(|one| {
         format!("; the oldest, {} {}, has taken {:.1} s so far", one.method, one.path, one.age_ms / 1000.0)
@@ -78,7 +78,7 @@ fn ended(paused: &PauseSnapshot, client: &Client) -> String {
 }
 
 /// Runs `firebrick resume` for the server in `dir`.
-pub fn resume_command(dir: &Path, client: &Client) -> ExitCode {
+pub fn resume_command(dir: &Path, client: &ControlClient) -> ExitCode {
     end(order::<PauseSnapshot>(dir, client, "/resume", &()).map(|paused| match paused.waiting {
         0 => "resumed: no request was waiting".to_owned(),
         1 => "resumed: 1 request goes to the app".to_owned(),
@@ -87,7 +87,7 @@ pub fn resume_command(dir: &Path, client: &Client) -> ExitCode {
 }
 
 /// Runs `firebrick maintenance` for the server in `dir`.
-pub fn maintenance_command(dir: &Path, client: &Client, action: &MaintenanceAction, json: bool) -> ExitCode {
+pub fn maintenance_command(dir: &Path, client: &ControlClient, action: &MaintenanceAction, json: bool) -> ExitCode {
     let state: Result<MaintenanceSnapshot, String> = match action {
         MaintenanceAction::On(terms) => order(dir, client, "/maintenance/on", terms),
         MaintenanceAction::Off => order(dir, client, "/maintenance/off", &()),

@@ -37,7 +37,7 @@ mod stop;
 mod table;
 
 pub use provider::{Provider, PumaCommand};
-pub use release::{Listening, Release};
+pub use release::{Listening, SocketHandover};
 pub use server::Server;
 pub use settings::ControlAddress;
 pub use stop::{Target, status_command, stop_command};

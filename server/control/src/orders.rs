@@ -42,7 +42,7 @@ pub struct PauseOrder {
 
 /// A checked [`PauseOrder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pause {
+pub struct CheckedPause {
     pub time: Duration,
     pub max: usize,
     /// Without a trailing slash.
@@ -84,7 +84,7 @@ pub struct Maintenance {
 impl PauseOrder {
     /// # Errors
     /// A value is invalid; the text names it.
-    pub fn check(&self) -> Result<Pause, String> {
+    pub fn check(&self) -> Result<CheckedPause, String> {
         let time = match &self.time {
             None => PAUSE,
             Some(text) => {
@@ -99,7 +99,7 @@ impl PauseOrder {
             return Err(format!("max: {max}: expected a number from 1 to {WAITING_LIMIT}"));
         }
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        Ok(Pause { time, max, paths: prefixes("paths", &self.paths)? })
+        Ok(CheckedPause { time, max, paths: prefixes("paths", &self.paths)? })
     }
 }
 
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pause(json: &str) -> Result<Pause, String> {
+    fn pause(json: &str) -> Result<CheckedPause, String> {
         serde_json::from_str::<PauseOrder>(json).map_err(|error| error.to_string())?.check()
     }
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_pause_has_defaults_and_bounds() {
-        assert_eq!(pause("{}"), Ok(Pause { time: PAUSE, max: 1000, paths: Vec::new() }));
+        assert_eq!(pause("{}"), Ok(CheckedPause { time: PAUSE, max: 1000, paths: Vec::new() }));
         let all = pause(r#"{"for":"2m","max":7,"paths":["/orders/","/"]}"#).unwrap();
         assert_eq!(
             (all.time.as_secs(), all.max, all.paths),

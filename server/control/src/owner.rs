@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use sys::process::{PROGRAMS_ARE_KNOWN, Program, program};
+use sys::process::{PROGRAMS_ARE_KNOWN, RunningProgram, program};
 
 /// Programs that serve Ruby apps and write pid files.
 const SERVERS: &[&str] = &[
@@ -58,12 +58,12 @@ fn is_server(pid: Pid, written: Option<SystemTime>) -> bool {
     }
 }
 
-fn began_later(program: &Program, written: Option<SystemTime>) -> bool {
+fn began_later(program: &RunningProgram, written: Option<SystemTime>) -> bool {
     let (Some(began), Some(written)) = (program.began, written) else { return false };
     began.duration_since(written).is_ok_and(|later| later > SLACK)
 }
 
-fn serves(program: &Program) -> bool {
+fn serves(program: &RunningProgram) -> bool {
     let own = std::env::current_exe().ok();
     let is_own = own.is_some() && own == program.file;
     let mut words = program.words.iter().map(|word| name(word));
@@ -86,8 +86,8 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
 
-    fn called(words: &[&str]) -> Program {
-        Program { words: words.iter().map(|word| (*word).to_owned()).collect(), file: None, began: None }
+    fn called(words: &[&str]) -> RunningProgram {
+        RunningProgram { words: words.iter().map(|word| (*word).to_owned()).collect(), file: None, began: None }
     }
 
     #[test]

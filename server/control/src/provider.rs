@@ -1,7 +1,7 @@
 //! The source of the routes' figures.
 
 use crate::cache::{PurgeOrder, Purged};
-use crate::orders::{Maintenance, OrderError, Pause};
+use crate::orders::{Maintenance, OrderError, CheckedPause};
 use crate::reload::{ReloadLine, ReloadWish};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,
@@ -78,7 +78,7 @@ pub trait Provider {
     fn paused(&self) -> PauseSnapshot;
 
     /// Holds the requests for the app, or changes the terms of a pause. Returns when no front thread passes a request on any more.
-    fn pause(&self, order: Pause) -> impl Future<Output = Result<PauseSnapshot, OrderError>>;
+    fn pause(&self, order: CheckedPause) -> impl Future<Output = Result<PauseSnapshot, OrderError>>;
 
     /// Ends a pause.
     ///

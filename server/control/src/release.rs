@@ -27,20 +27,20 @@ pub enum Listening {
 
 /// Holds the sockets of a running server for a handover.
 #[derive(Debug)]
-pub struct Release {
+pub struct SocketHandover {
     sockets: Vec<(Listening, OwnedFd)>,
     token: Option<String>,
     taken: watch::Sender<HandedOverFiles>,
 }
 
-impl Release {
+impl SocketHandover {
     /// `token` is the generated token. `taken` receives the files that the other program has taken over.
     pub(crate) fn new(
         sockets: Vec<(Listening, OwnedFd)>,
         token: Option<String>,
         taken: watch::Sender<HandedOverFiles>,
-    ) -> Release {
-        Release { sockets, token, taken }
+    ) -> SocketHandover {
+        SocketHandover { sockets, token, taken }
     }
 
     pub fn sockets(&self) -> impl Iterator<Item = (&Listening, &OwnedFd)> {

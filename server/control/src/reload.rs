@@ -4,7 +4,7 @@
 //! Blank lines in between show that the server is alive. The last line tells the outcome. If it is missing,
 //! the client reports that the outcome is unknown.
 
-use crate::client::{Client, Error, explain};
+use crate::client::{ControlClient, Error, explain};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ impl Body for Reply {
 }
 
 /// Runs `firebrick reload` for the app in `dir`: prints each step. Returns 0 if the requested code serves, else 1.
-pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode {
+pub fn reload_command(dir: &Path, client: &ControlClient, wish: ReloadWish) -> ExitCode {
     let target = match wish {
         ReloadWish::Reload => "/reload",
         ReloadWish::InPlace => "/reload?in_place",
@@ -115,11 +115,11 @@ pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode
 }
 
 /// Runs `firebrick upgrade` for the server in `dir`: prints each step. Returns 0 if the new program serves, else 1.
-pub fn upgrade_command(dir: &Path, client: &Client) -> ExitCode {
+pub fn upgrade_command(dir: &Path, client: &ControlClient) -> ExitCode {
     command(dir, client, "/upgrade", "upgrade")
 }
 
-fn command(dir: &Path, client: &Client, target: &str, what: &str) -> ExitCode {
+fn command(dir: &Path, client: &ControlClient, target: &str, what: &str) -> ExitCode {
     match follow(dir, client, target, what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -129,7 +129,7 @@ fn command(dir: &Path, client: &Client, target: &str, what: &str) -> ExitCode {
     }
 }
 
-fn follow(dir: &Path, client: &Client, target: &str, what: &str) -> Result<(), String> {
+fn follow(dir: &Path, client: &ControlClient, target: &str, what: &str) -> Result<(), String> {
     let mut result = None;
     let lines = client.post(target).map_err(|error| explain(&error, dir))?;
     for line in lines.lines() {

@@ -1,11 +1,11 @@
 //! Listens for clients of the control server and serves them.
 
 use crate::bind::{SocketFile, bind};
-use crate::connections::{Client, Connections, Requested};
+use crate::connections::{ControlPeer, Connections, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::provider::Provider;
-use crate::release::{self, HandedOverFiles, Listening, Release};
+use crate::release::{self, HandedOverFiles, Listening, SocketHandover};
 use crate::reload::Reply;
 use crate::routes::{Respond, Source};
 use hyper::server::conn::http1;
@@ -157,9 +157,9 @@ impl Server {
     ///
     /// # Errors
     /// No descriptors are left.
-    pub fn release(&self) -> io::Result<Release> {
+    pub fn release(&self) -> io::Result<SocketHandover> {
         let token = self.token.as_ref().filter(|token| token.generated).map(|token| token.text.clone());
-        Ok(Release::new(self.sockets()?, token, self.taken.clone()))
+        Ok(SocketHandover::new(self.sockets()?, token, self.taken.clone()))
     }
 
     /// Whether there is any socket or port.
@@ -231,14 +231,14 @@ impl Server {
             let accept = async move || {
                 let (stream, _) = listener.accept().await?;
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
-                Ok((stream, Client::Process(process)))
+                Ok((stream, ControlPeer::Process(process)))
             };
             tasks.spawn_local(accept_all(accept, Rc::clone(&source), None, taken.clone()));
         }
         for port in ports {
             port.accept(&mut tasks, &source, token.as_ref(), &taken)?;
         }
-        // A `Release` that holds the other sender can still end the accepting. Without one, no sender may stay alive.
+        // A `SocketHandover` that holds the other sender can still end the accepting. Without one, no sender may stay alive.
         drop(closing);
         let another = async {
             let theirs = release::wait(taken).await;
@@ -270,7 +270,7 @@ impl Port {
         let gate = Gate::new(&self.host, self.address.ip(), token);
         let accept = async move || {
             let (stream, peer) = listener.accept().await?;
-            Ok((stream, Client::Address(peer.ip().to_canonical())))
+            Ok((stream, ControlPeer::Address(peer.ip().to_canonical())))
         };
         tasks.spawn_local(accept_all(accept, Rc::clone(source), Some(Rc::new(gate)), taken.clone()));
         Ok(())
@@ -278,7 +278,7 @@ impl Port {
 }
 
 async fn accept_all<S, R>(
-    accept: impl AsyncFn() -> io::Result<(S, Client)>,
+    accept: impl AsyncFn() -> io::Result<(S, ControlPeer)>,
     source: Rc<R>,
     gate: Option<Rc<Gate>>,
     taken: watch::Receiver<HandedOverFiles>,

@@ -7,7 +7,7 @@
 //!    process has exited. A server that is not running is a success, as in the same standard.
 //! 3. `stop` never kills. If the server does not exit in time, it continues, and the exit code is 1.
 
-use crate::client::{Client, Error, explain};
+use crate::client::{ControlClient, Error, explain};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use stats::{ServerState, Status};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Target {
     /// The app's directory, for messages.
     pub dir: PathBuf,
-    pub client: Client,
+    pub client: ControlClient,
     /// The server's pid file, if the settings name one.
     pub pidfile: Option<PathBuf>,
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn target(dir: &Path, pidfile: Option<PathBuf>) -> Target {
-        let client = Client::new(ControlAddress::Unix(dir.join("none.sock")), None);
+        let client = ControlClient::new(ControlAddress::Unix(dir.join("none.sock")), None);
         Target { dir: dir.to_owned(), client, pidfile }
     }
 

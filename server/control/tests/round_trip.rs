@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::cache::{PurgeOrder, Purged};
-use control::client::{self, Client};
+use control::client::{self, ControlClient};
 use control::orders::{self, OrderError};
 use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, PumaCommand, Server};
@@ -149,7 +149,7 @@ impl Provider for Figures {
         PauseSnapshot { waiting: 12, state: PauseState::On, ..PauseSnapshot::default() }
     }
 
-    async fn pause(&self, order: orders::Pause) -> Result<PauseSnapshot, OrderError> {
+    async fn pause(&self, order: orders::CheckedPause) -> Result<PauseSnapshot, OrderError> {
         Ok(PauseSnapshot { max: order.max as u64, paths: order.paths, ..self.paused() })
     }
 
@@ -455,20 +455,20 @@ fn deaths_are_told_with_their_requests() {
 #[test]
 fn a_port_answers_whoever_shows_the_token() {
     let server = Running::start();
-    let ask = |token: Option<&str>| Client::new(server.port.clone(), token.map(str::to_owned));
+    let ask = |token: Option<&str>| ControlClient::new(server.port.clone(), token.map(str::to_owned));
     assert_eq!(ask(Some(TOKEN)).stats().unwrap().pid, 99);
     assert_eq!(ask(Some(TOKEN)).requests(3, false).unwrap().len(), 3);
     for wrong in [None, Some("a+b/c=012345678"), Some("")] {
         let error = ask(wrong).stats().unwrap_err();
         assert!(matches!(error, client::Error::Token(_)) && error.to_string().contains("--token"), "{error}");
     }
-    assert_eq!(Client::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap().pid, 99);
+    assert_eq!(ControlClient::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap().pid, 99);
 }
 
 #[test]
 fn fine_buckets_tell_what_came_between() {
     let server = Running::start();
-    let stats = Client::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap();
+    let stats = ControlClient::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap();
     assert_eq!(stats.front.total_ms.since(&stats::DurationSummary::default()).count, 1);
     let coarse = json(&server.path, "/stats?buckets=1");
     assert!(coarse["total_ms"]["buckets"].as_array().unwrap().len() > stats.front.total_ms.buckets.len());

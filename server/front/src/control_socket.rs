@@ -5,7 +5,7 @@
 
 use crate::error_log::ErrorLog;
 use crate::handover::{Handed, SocketKind};
-use control::{ControlAddress, Listening, Release, Server};
+use control::{ControlAddress, Listening, SocketHandover, Server};
 use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -86,7 +86,7 @@ fn adopt(server: &mut Server, address: &ControlAddress, handed: &mut Handed) -> 
 }
 
 /// Returns the sockets of a control server with their places, for a handover.
-pub(crate) fn offered(release: &Release) -> io::Result<Vec<(SocketKind, Vec<OwnedFd>)>> {
+pub(crate) fn offered(release: &SocketHandover) -> io::Result<Vec<(SocketKind, Vec<OwnedFd>)>> {
     let offer = |(listening, socket): (&Listening, &OwnedFd)| {
         let place = match listening {
             Listening::Unix { path, activated } => {

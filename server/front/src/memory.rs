@@ -6,7 +6,7 @@
 use crate::error_log::ErrorLog;
 use crate::log_file;
 use cache::Store;
-use net::memory::{self, Change, Class, Level};
+use net::memory::{self, LevelChange, MemoryClass, Level};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,7 +64,7 @@ struct Reported {
 
 impl Reported {
     /// Returns the line for a change, if it is due.
-    fn line(&mut self, change: Change, now: Instant) -> Option<String> {
+    fn line(&mut self, change: LevelChange, now: Instant) -> Option<String> {
         let is_soon = self.at.is_some_and(|at| now.saturating_duration_since(at) < QUIET);
         let is_known = change.to <= self.level || (self.level == Level::Normal && change.to == Level::Files);
         // The end of a shortage is always told if its beginning was.
@@ -104,17 +104,17 @@ pub(crate) fn snapshot() -> MemorySnapshot {
             Level::Waiting => MemoryLevel::Waiting,
             Level::Full => MemoryLevel::Full,
         },
-        connections_bytes: usage.of(Class::Connections),
-        requests_bytes: usage.of(Class::Requests),
-        responses_bytes: usage.of(Class::Responses),
-        streams_bytes: usage.of(Class::Streams),
-        quic_bytes: usage.of(Class::Quic),
-        files_bytes: usage.of(Class::Files),
-        cache_bytes: usage.of(Class::Cache),
-        sites_bytes: usage.of(Class::Sites),
-        handlers_bytes: usage.of(Class::Handlers),
-        encoders_bytes: usage.of(Class::Encoders),
-        other_bytes: usage.of(Class::Other),
+        connections_bytes: usage.of(MemoryClass::Connections),
+        requests_bytes: usage.of(MemoryClass::Requests),
+        responses_bytes: usage.of(MemoryClass::Responses),
+        streams_bytes: usage.of(MemoryClass::Streams),
+        quic_bytes: usage.of(MemoryClass::Quic),
+        files_bytes: usage.of(MemoryClass::Files),
+        cache_bytes: usage.of(MemoryClass::Cache),
+        sites_bytes: usage.of(MemoryClass::Sites),
+        handlers_bytes: usage.of(MemoryClass::Handlers),
+        encoders_bytes: usage.of(MemoryClass::Encoders),
+        other_bytes: usage.of(MemoryClass::Other),
         reached_files: usage.reached(Level::Files),
         reached_waiting: usage.reached(Level::Waiting),
         reached_full: usage.reached(Level::Full),
@@ -131,7 +131,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reported = Reported { level: Level::Normal, at: None };
-        let mut line = |from, to, when| reported.line(Change { from, to }, at(when)).unwrap_or_default();
+        let mut line = |from, to, when| reported.line(LevelChange { from, to }, at(when)).unwrap_or_default();
         assert!(line(Level::Normal, Level::Files, 0).starts_with("memory is scarce: "));
         assert!(line(Level::Files, Level::Waiting, 0).starts_with("memory is scarce: "), "it becomes worse");
         assert_eq!(line(Level::Waiting, Level::Files, 0), "", "at most one in a second");

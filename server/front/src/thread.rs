@@ -6,7 +6,7 @@ use crate::content::{App, Content};
 use crate::error_log::ErrorLog;
 use crate::interruption::Maintenance;
 use crate::listen::Listener;
-use crate::pipeline::{Parts, Pipeline};
+use crate::pipeline::{PipelineParts, Pipeline};
 use crate::release::Serving;
 use crate::scripts::local::{LocalScripts, made_ready};
 use crate::sites::local::Log;
@@ -18,7 +18,7 @@ use cache::{Cache, Store};
 use http::Context;
 use net::Timers;
 use net::task::spawn_local;
-use ratelimit::{Ledger, Limiter};
+use ratelimit::{LimiterState, Limiter};
 use script::Observed;
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,7 @@ const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
 /// The phase that the main thread orders for all front threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum ThreadPhase {
     /// Accept connections as soon as listeners arrive.
     Serve,
     /// Continue accepting, but keep no connection open for another request.
@@ -70,13 +70,13 @@ pub(crate) struct Seed {
     pub(crate) admission: Arc<Admission>,
     pub(crate) maintenance: Arc<Maintenance>,
     /// The rate limits' counts of all threads.
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) ledger: Arc<LimiterState>,
     /// The kept responses of all threads; `None` if the cache is off.
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
-    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) phase: watch::Receiver<ThreadPhase>,
     /// Dropped when the thread has drained.
     pub(crate) drained: mpsc::Sender<()>,
     /// Dropped when the thread's tunnels have ended as well, and their clients have everything.
@@ -148,7 +148,7 @@ async fn run(seed: Seed) {
     let content = Rc::new(RefCell::new(Rc::new(content)));
     let followers = (current.clone(), limits.clone(), recorder.clone());
     spawn_local(follow(serving, content.clone(), followers, (log, observed)));
-    let parts = Parts {
+    let parts = PipelineParts {
         has_app,
         content,
         maintenance,
@@ -187,9 +187,9 @@ async fn run(seed: Seed) {
     loop {
         tokio::select! {
             biased;
-            _ = phase.wait_for(|phase| *phase == Phase::Drain) => break,
-            _ = leaving.wait_for(|phase| *phase >= Phase::Leave), if !context.is_leaving() => context.leave(),
-            _ = yielding.wait_for(|phase| *phase >= Phase::Yield), if !yielded => {
+            _ = phase.wait_for(|phase| *phase == ThreadPhase::Drain) => break,
+            _ = leaving.wait_for(|phase| *phase >= ThreadPhase::Leave), if !context.is_leaving() => context.leave(),
+            _ = yielding.wait_for(|phase| *phase >= ThreadPhase::Yield), if !yielded => {
                 yielded = true;
                 accepting.drain(..).for_each(|task: JoinHandle<()>| task.abort());
                 acceptor.refuse_quic();

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) enum ReplyEvent {
     Interim(u16, Fields),
     /// The head of the response, and the body bytes that arrived with it.
-    Head(Head),
+    Head(ReplyHead),
     /// The request was not sent, because the responses on its connection hold their share of memory. The
     /// handler submits it again when it has its turn.
     Postponed,
@@ -30,7 +30,7 @@ pub(crate) enum ReplyEvent {
 
 /// A response head and the beginning of the body.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct ReplyHead {
     pub(crate) status: u16,
     pub(crate) fields: Fields,
     pub(crate) body: Bytes,
@@ -284,7 +284,7 @@ mod tests {
 
     fn reply_with_head() -> Reply {
         let reply = Reply::default();
-        let head = Head { status: 200, fields: Fields::default(), body: Bytes::new(), stream: None };
+        let head = ReplyHead { status: 200, fields: Fields::default(), body: Bytes::new(), stream: None };
         reply.on_event(ReplyEvent::Head(head));
         reply
     }

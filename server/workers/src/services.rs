@@ -18,12 +18,12 @@ pub const STEADY: Duration = Duration::from_secs(60);
 
 /// The restart state of one service.
 #[derive(Debug, Clone, Default)]
-pub struct Schedule {
+pub struct RestartSchedule {
     /// The number of consecutive short lives.
     short: u32,
 }
 
-impl Schedule {
+impl RestartSchedule {
     /// Returns the time until the next start of a service that has ended after `lived`; `well` if it exited
     /// with code 0. `None`: it is not started again.
     pub fn ended(&mut self, policy: Restart, well: bool, lived: Duration) -> Option<Duration> {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_minute_and_begin_anew_after_a_long_life() {
-        let mut schedule = Schedule::default();
+        let mut schedule = RestartSchedule::default();
         let mut waits = |lived| schedule.ended(Restart::Always, false, lived).map(|wait| wait.as_secs());
         let seen: Vec<_> = (0..8).map(|_| waits(SHORT)).collect();
         assert_eq!(seen, [1, 2, 4, 8, 16, 32, 60, 60].map(Some));
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_policy_says_who_is_started_again() {
-        let again = |policy, well| Schedule::default().ended(policy, well, SHORT).is_some();
+        let again = |policy, well| RestartSchedule::default().ended(policy, well, SHORT).is_some();
         assert_eq!([true, false].map(|well| again(Restart::Always, well)), [true, true]);
         assert_eq!([true, false].map(|well| again(Restart::OnFailure, well)), [false, true]);
         assert_eq!([true, false].map(|well| again(Restart::Never, well)), [false, false]);
@@ -68,7 +68,7 @@ mod tests {
     proptest! {
         #[test]
         fn waits_are_bounded_and_grow_until_there_was_a_long_life(lives in proptest::collection::vec(0u64..120, 1..60)) {
-            let (mut schedule, mut last) = (Schedule::default(), Duration::ZERO);
+            let (mut schedule, mut last) = (RestartSchedule::default(), Duration::ZERO);
             for seconds in lives {
                 let lived = Duration::from_secs(seconds);
                 let wait = schedule.ended(Restart::Always, false, lived).unwrap();

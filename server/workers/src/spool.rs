@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
-use net::memory::{self, Class};
+use net::memory::{self, MemoryClass};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -92,7 +92,7 @@ impl Backlog {
     /// Counts the bytes in memory that no hold counts.
     fn reserve(&mut self) {
         let own = if self.held.is_some() { 0 } else { self.in_memory as u64 };
-        memory::change(Class::Responses, std::mem::replace(&mut self.reserved, own), own);
+        memory::change(MemoryClass::Responses, std::mem::replace(&mut self.reserved, own), own);
     }
 
     /// Updates the count of the bytes in memory, unless it has hardly changed.
@@ -211,7 +211,7 @@ impl Backlog {
 
 impl Drop for Backlog {
     fn drop(&mut self) {
-        memory::change(Class::Responses, self.reserved, 0);
+        memory::change(MemoryClass::Responses, self.reserved, 0);
     }
 }
 

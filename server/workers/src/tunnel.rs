@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Counts a connection as long as it lives.
-struct Counted {
+struct CountedTunnel {
     local: Rc<Local>,
     end: End,
     /// Whether it counts among [`Local::tunnels`].
@@ -34,13 +34,13 @@ struct Counted {
     _descriptor: descriptors::CountedDescriptor,
 }
 
-impl Counted {
-    fn new(local: &Rc<Local>, call: &Call) -> Counted {
+impl CountedTunnel {
+    fn new(local: &Rc<Local>, call: &Call) -> CountedTunnel {
         let end = End { serial: call.serial(), pool: call.pool() };
         local.shared().dispatch(end.pool).tunnel_opened(end.serial);
         local.follow_tunnels(1);
         let _descriptor = descriptors::CountedDescriptor::begin();
-        Counted { local: local.clone(), end, awaited: Cell::new(true), _descriptor }
+        CountedTunnel { local: local.clone(), end, awaited: Cell::new(true), _descriptor }
     }
 
     /// Records that the app sends nothing more.
@@ -56,7 +56,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedTunnel {
     fn drop(&mut self) {
         self.local.shared().dispatch(self.end.pool).tunnel_closed(self.end.serial);
         self.is_not_awaited();
@@ -70,7 +70,7 @@ struct AppEnd {
     /// When the front sent the Close frame on behalf of the app. Bytes from the client are ignored from then
     /// on.
     closed: Cell<Option<Instant>>,
-    counted: Counted,
+    counted: CountedTunnel,
 }
 
 impl AppEnd {
@@ -108,7 +108,7 @@ pub(crate) fn open(
 ) -> io::Result<Box<dyn TunnelEnd>> {
     let io = socket(fd)?;
     let (frames, closed) = (RefCell::new(frames), Cell::new(None));
-    Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, call) }))
+    Ok(Box::new(AppEnd { io, frames, closed, counted: CountedTunnel::new(local, call) }))
 }
 
 /// Returns whether the error means that the app's end of a socket is gone.
@@ -173,7 +173,7 @@ pub(crate) struct SocketBody {
     socket: UnixStream,
     call: Rc<Call>,
     over: bool,
-    counted: Counted,
+    counted: CountedTunnel,
 }
 
 impl SocketBody {
@@ -187,7 +187,7 @@ impl SocketBody {
         local: &Rc<Local>,
         call: Rc<Call>,
     ) -> io::Result<SocketBody> {
-        let counted = Counted::new(local, &call);
+        let counted = CountedTunnel::new(local, &call);
         Ok(SocketBody { first, socket: socket(fd)?, call, over: false, counted })
     }
 }

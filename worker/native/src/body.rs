@@ -15,7 +15,7 @@ use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::ticket::Writer;
-use crate::worker::task::{Stage, Task};
+use crate::worker::task::{ResponseStage, Task};
 use crate::{emit, head, loan, waiting};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -153,7 +153,7 @@ fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
     let data = writer.to_value(gvl);
     ruby::each::<Chunks>(gvl, body, names().each, data);
     writer.close(gvl);
-    if task.stage.get() == Stage::Unsent {
+    if task.stage.get() == ResponseStage::Unsent {
         return emit::response(gvl, task, head, flag::END, None, |_| {});
     }
     emit::end(gvl, task, false);
@@ -198,7 +198,7 @@ fn chunk(gvl: &mut Gvl, writer: Writer, part: Value) {
 
 /// Returns the head, if the response has not begun.
 fn unsent(task: &Task) -> Option<Suspended> {
-    task.suspended.get().filter(|_| task.stage.get() == Stage::Unsent)
+    task.suspended.get().filter(|_| task.stage.get() == ResponseStage::Unsent)
 }
 
 /// Appends a small chunk to the response. Returns whether it can wait to be sent.

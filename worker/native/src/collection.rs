@@ -9,13 +9,13 @@ use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::worker::worker;
 use wire::FrameKind;
 
 struct State {
     /// The Ruby object that decides; `None` if Ruby itself runs its collections.
-    collector: Option<&'static Slot>,
+    collector: Option<&'static RootSlot>,
     /// Ruby's number of collections at the last call of the collector.
     seen: usize,
     /// Whether the worker has reported that a collection is due.
@@ -26,7 +26,7 @@ static STATE: Guarded<State> = Guarded::new(State { collector: None, seen: 0, to
 
 /// Sets the collector; nil: collections are left to Ruby.
 pub(crate) fn leave_to(gvl: &mut Gvl, collector: Value) {
-    let collector = collector.truthy().then(|| Slot::leak(gvl, collector));
+    let collector = collector.truthy().then(|| RootSlot::leak(gvl, collector));
     STATE.with(gvl, |state| *state = State { collector, seen: 0, told: false });
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn check(gvl: &mut Gvl) {
 }
 
 #[cold]
-fn ask(gvl: &mut Gvl, collector: &'static Slot) {
+fn ask(gvl: &mut Gvl, collector: &'static RootSlot) {
     let mut due = false;
     match ruby::protect(gvl, |gvl| due = ruby::call(gvl, collector.get(), names().is_due, &[]).truthy()) {
         Ok(()) if due => {

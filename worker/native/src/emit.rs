@@ -4,7 +4,7 @@ use crate::outbox::Outbox;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::routes;
-use crate::worker::task::{Open, Stage, Task};
+use crate::worker::task::{Open, ResponseStage, Task};
 use std::os::fd::RawFd;
 use wire::frame::{HEADER, append, finish, set_route};
 use wire::response::Suspended;
@@ -71,7 +71,7 @@ pub(crate) fn response(
             set_route(&mut out[start..], task.route.get());
         });
     });
-    task.stage.set(if flags & flag::END != 0 { Stage::Ended } else { Stage::Begun });
+    task.stage.set(if flags & flag::END != 0 { ResponseStage::Ended } else { ResponseStage::Begun });
 }
 
 /// Appends RESPONSE with the first bytes of a body whose end is not known yet. Until it is sent the frame can grow ([`grow`]), be completed
@@ -90,7 +90,7 @@ pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]
         });
         task.open.set(Some(Open { position, is_response: true }));
     });
-    task.stage.set(Stage::Begun);
+    task.stage.set(ResponseStage::Begun);
 }
 
 /// Adds bytes to the last frame of the body. Returns false if it has been sent, would grow too long, or the window does not allow it.
@@ -118,7 +118,7 @@ pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
 pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
     let Some(open) = task.open.take().filter(|open| open.is_response) else { return };
     if outbox(gvl, task).amend(open.position, |out, start| out.truncate(start)).is_some() {
-        task.stage.set(Stage::Unsent);
+        task.stage.set(ResponseStage::Unsent);
     }
 }
 
@@ -159,7 +159,7 @@ fn plain(gvl: &Gvl, task: &Task, kind: FrameKind, number: u64) {
 /// Appends HIJACK. The link takes the descriptor over.
 pub(crate) fn hijack(gvl: &Gvl, task: &Task, fd: RawFd) {
     with_fd(gvl, task, FrameKind::Hijack, 0, fd, b"");
-    task.stage.set(Stage::Hijacked);
+    task.stage.set(ResponseStage::Hijacked);
 }
 
 fn with_fd(gvl: &Gvl, task: &Task, kind: FrameKind, flags: u8, fd: RawFd, payload: &[u8]) {
@@ -188,7 +188,7 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
         && !failed
         && outbox(gvl, task).amend(open.position, whole).is_some()
     {
-        task.stage.set(Stage::Ended);
+        task.stage.set(ResponseStage::Ended);
         return;
     }
     let flags = if failed { flag::FAILED } else { 0 };
@@ -198,7 +198,7 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
         append(out, FrameKind::End, flags, task.id.get(), &times.to_bytes());
         set_route(&mut out[start..], task.route.get());
     });
-    task.stage.set(Stage::Ended);
+    task.stage.set(ResponseStage::Ended);
 }
 
 /// Sends the last-resort response, for when the error page has failed too.

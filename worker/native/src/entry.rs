@@ -9,7 +9,7 @@ use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::{heap, os, signals};
 use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
-use crate::worker::task::{Stage, Task};
+use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{self, Worker, worker};
 use crate::{body, collection, emit, fibers, guest, head, links, names, queries, serve, waiting};
 use begin::{attach, prepare, start};
@@ -247,9 +247,9 @@ fn request(gvl: &mut Gvl, handle: Value) -> &'static Task {
 fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
     let task = request(gvl, handle);
     match task.stage.get() {
-        Stage::Unsent => {}
-        Stage::Hijacked => return NIL,
-        Stage::Begun | Stage::Ended => ruby::raise(
+        ResponseStage::Unsent => {}
+        ResponseStage::Hijacked => return NIL,
+        ResponseStage::Begun | ResponseStage::Ended => ruby::raise(
             gvl,
             names::names().io_error.get(),
             "rack.hijack was called after the response had begun",
@@ -273,7 +273,7 @@ fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
     // Listing calls the app's code, which may take long, so the request must be looked up again.
     let fields = head::list(gvl, task, headers);
     let task = request(gvl, handle);
-    if task.stage.get() == Stage::Unsent {
+    if task.stage.get() == ResponseStage::Unsent {
         head::early_hints(gvl, task, fields);
         task.interim.with(gvl, |frame| emit::interim(gvl, task, frame));
         waiting::flush(gvl, task);
@@ -288,7 +288,7 @@ fn extend_timeout(gvl: &mut Gvl, handle: Value, milliseconds: Value) -> Value {
     if !task.is_current() {
         failed(gvl, "firebrick.timeout can only be extended on the thread that serves the request");
     }
-    if task.stage.get() == Stage::Unsent {
+    if task.stage.get() == ResponseStage::Unsent {
         emit::extend(gvl, task, milliseconds);
         waiting::flush(gvl, task);
     }

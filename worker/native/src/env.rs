@@ -7,7 +7,7 @@
 use crate::names::{method, names};
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Pairs, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::ticket::Ticket;
 use crate::worker::place::place;
 use crate::worker::task::Task;
@@ -70,7 +70,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
 fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     let (keys, memo, head, template) =
         (names(), &task.thread.memo, &request.head, task.thread.template.get());
-    let remember = |gvl: &mut Gvl, slot: &Slot, key: &Slot, bytes: &[u8]| {
+    let remember = |gvl: &mut Gvl, slot: &RootSlot, key: &RootSlot, bytes: &[u8]| {
         if slot.get().bytes(gvl) != bytes {
             slot.set(ruby::interned(gvl, bytes));
             ruby::hash_set(gvl, template, key.get(), slot.get());
@@ -133,14 +133,14 @@ fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
 
 /// Returns the task's lists of callbacks, and their keys.
 #[inline]
-fn lists(task: &Task) -> [(&'static Slot, &'static Slot); 2] {
+fn lists(task: &Task) -> [(&'static RootSlot, &'static RootSlot); 2] {
     let keys = names();
     [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
 }
 
 /// Replaces a list to which the app has added something. Returns whether it was replaced.
 #[inline]
-fn renew(gvl: &mut Gvl, list: &Slot) -> bool {
+fn renew(gvl: &mut Gvl, list: &RootSlot) -> bool {
     let used = list.get().is_nil() || list.get().array_len(gvl) > 0;
     if used {
         list.set(ruby::array(gvl, &[]));
@@ -161,7 +161,7 @@ impl Draft {
     }
 
     #[inline]
-    fn set(&mut self, gvl: &mut Gvl, key: &Slot, value: Value) {
+    fn set(&mut self, gvl: &mut Gvl, key: &RootSlot, value: Value) {
         self.add(gvl, key.get(), value);
     }
 

@@ -13,7 +13,7 @@ use crate::raw::os;
 use crate::raw::panics;
 use crate::raw::ruby::{self, Jump, Value};
 use crate::worker::place::place;
-use crate::worker::task::{Stage, Task};
+use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{is_abandoned, worker};
 use crate::{body, emit, env, head, routes, waiting};
 use std::os::fd::RawFd;
@@ -82,9 +82,9 @@ pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
 fn end_unfinished(gvl: &mut Gvl, task: &'static Task) {
     task.close_writer(gvl);
     match task.stage.get() {
-        Stage::Unsent => emit::fallback(gvl, task),
-        Stage::Begun | Stage::Hijacked => emit::end(gvl, task, true),
-        Stage::Ended => {}
+        ResponseStage::Unsent => emit::fallback(gvl, task),
+        ResponseStage::Begun | ResponseStage::Hijacked => emit::end(gvl, task, true),
+        ResponseStage::Ended => {}
     }
 }
 
@@ -112,7 +112,7 @@ fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
         Ok(()) => false,
         Err(cause) => failure(gvl, task, cause),
     };
-    if task.stage.get() != Stage::Ended {
+    if task.stage.get() != ResponseStage::Ended {
         emit::end(gvl, task, failed);
     }
     if needs_close(gvl, task.body.get()) {
@@ -164,7 +164,7 @@ fn has_callbacks(gvl: &mut Gvl, env: Value) -> bool {
 fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) {
     routes::find(gvl, task);
     let triple = if response.is_array(gvl) { response } else { ruby::to_ary(gvl, response) };
-    if task.stage.get() != Stage::Unsent {
+    if task.stage.get() != ResponseStage::Unsent {
         // Hijacked: the response is not sent, but its body must be closed.
         if !triple.is_nil() {
             task.body.set(triple.at(gvl, 2));
@@ -213,7 +213,7 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
     task.error.set(error);
     task.close_writer(gvl);
     emit::take_back(gvl, task);
-    let unsent = task.stage.get() == Stage::Unsent;
+    let unsent = task.stage.get() == ResponseStage::Unsent;
     if is_client_gone(gvl, task, error) {
         emit::end(gvl, task, true);
         return false;
@@ -225,7 +225,7 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
             respond(gvl, task, page, false);
         }
     });
-    if answered.is_err() || task.stage.get() != Stage::Ended {
+    if answered.is_err() || task.stage.get() != ResponseStage::Ended {
         end_unfinished(gvl, task);
     }
     true

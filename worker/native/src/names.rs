@@ -2,7 +2,7 @@
 
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Id, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -10,13 +10,13 @@ macro_rules! names {
     (ids { $($id:ident: $method:literal,)* } keys { $($key:ident: $text:literal,)* } symbols { $($symbol:ident: $name:literal,)* } classes { $($class:ident: $path:literal,)* }) => {
         pub(crate) struct Names {
             $(pub(crate) $id: Id,)*
-            $(pub(crate) $key: &'static Slot,)*
-            $(pub(crate) $symbol: &'static Slot,)*
-            $(pub(crate) $class: &'static Slot,)*
+            $(pub(crate) $key: &'static RootSlot,)*
+            $(pub(crate) $symbol: &'static RootSlot,)*
+            $(pub(crate) $class: &'static RootSlot,)*
             /// Env keys of the name codes of `wire::names`, by code.
-            pub(crate) known: Vec<&'static Slot>,
+            pub(crate) known: Vec<&'static RootSlot>,
             /// Frozen names of the common methods.
-            pub(crate) methods: Vec<&'static Slot>,
+            pub(crate) methods: Vec<&'static RootSlot>,
         }
 
         impl Names {
@@ -83,19 +83,19 @@ names! {
 
 static NAMES: OnceLock<Names> = OnceLock::new();
 
-fn key(gvl: &mut Gvl, text: &[u8]) -> &'static Slot {
+fn key(gvl: &mut Gvl, text: &[u8]) -> &'static RootSlot {
     let key = ruby::interned(gvl, text);
-    Slot::leak(gvl, key)
+    RootSlot::leak(gvl, key)
 }
 
-fn symbol(gvl: &mut Gvl, name: &str) -> &'static Slot {
+fn symbol(gvl: &mut Gvl, name: &str) -> &'static RootSlot {
     let symbol = ruby::symbol(gvl, name);
-    Slot::leak(gvl, symbol)
+    RootSlot::leak(gvl, symbol)
 }
 
-fn constant(gvl: &mut Gvl, path: &CStr) -> &'static Slot {
+fn constant(gvl: &mut Gvl, path: &CStr) -> &'static RootSlot {
     let constant = ruby::constant(gvl, path);
-    Slot::leak(gvl, constant)
+    RootSlot::leak(gvl, constant)
 }
 
 /// Looks the names up at the first call. May raise.

@@ -11,7 +11,7 @@
 use crate::raw::gvl::Gvl;
 use crate::raw::handle;
 use crate::raw::ruby::{self, Value};
-use crate::worker::task::{Stage, Task};
+use crate::worker::task::{ResponseStage, Task};
 use crate::worker::worker_at;
 use wire::response::Suspended;
 
@@ -56,7 +56,7 @@ impl Ticket {
     pub(crate) fn request(self, gvl: &Gvl) -> Option<&'static Task> {
         let task = self.task(gvl)?;
         let is_served =
-            task.active.get() && task.request.get() == self.serial() && task.stage.get() != Stage::Ended;
+            task.active.get() && task.request.get() == self.serial() && task.stage.get() != ResponseStage::Ended;
         (is_served && has_worker(gvl, task)).then_some(task)
     }
 }

@@ -9,7 +9,7 @@ use crate::raw::os::Wait;
 use crate::raw::ruby;
 use crate::ticket::Writer;
 use crate::worker::place;
-use crate::worker::task::{Loan, Stage, Task};
+use crate::worker::task::{Loan, ResponseStage, Task};
 use crate::worker::{Worker, worker, worker_at};
 use crate::{fibers, guest, links};
 use std::os::fd::RawFd;
@@ -129,7 +129,7 @@ pub(crate) fn body_is_over(gvl: &mut Gvl) -> ! {
 }
 
 fn raise_if_gone(gvl: &mut Gvl, task: &'static Task) {
-    if task.gone.get() && task.stage.get() != Stage::Ended {
+    if task.gone.get() && task.stage.get() != ResponseStage::Ended {
         ruby::raise(gvl, names().client_gone.get(), "the client has gone");
     }
 }

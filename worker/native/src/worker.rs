@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     active: usize,
     pace: Pace,
     fibers: OfFibers,
-    pub(crate) phase: Phase,
+    pub(crate) phase: WorkerPhase,
     /// A full collection is to run when no request is being served.
     collect: bool,
     /// The socket of the template that this worker leaves behind when it has finished.
@@ -87,7 +87,7 @@ struct OfFibers {
 
 /// The phases of a worker, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum WorkerPhase {
     Serves,
     /// No more requests will arrive.
     Drains,
@@ -110,16 +110,16 @@ pub(crate) fn worker_at<R>(gvl: &Gvl, place: &Place, f: impl FnOnce(&mut Worker)
 
 impl Worker {
     pub(crate) fn is_finished(&self) -> bool {
-        self.phase >= Phase::Finished
+        self.phase >= WorkerPhase::Finished
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.phase == Phase::Lost
+        self.phase == WorkerPhase::Lost
     }
 
     /// Returns whether the links can end without cutting work short.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_finished() || (self.phase == Phase::Drains && self.active == 0 && self.inbox.is_empty())
+        self.is_finished() || (self.phase == WorkerPhase::Drains && self.active == 0 && self.inbox.is_empty())
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -200,7 +200,7 @@ impl Worker {
     /// Handles a frame other than REQUEST.
     pub(crate) fn handle(&mut self, gvl: &Gvl, link: u32, message: &Message) {
         match *message {
-            Message::Drain => self.phase = self.phase.max(Phase::Drains),
+            Message::Drain => self.phase = self.phase.max(WorkerPhase::Drains),
             Message::Collect => self.collect = true,
             Message::Promote { fd } => self.promotion.replace(fd).into_iter().for_each(os::close),
             Message::Window { id, bytes } => {

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::tasks::{app, body, open, raised};
-use mruby::{Exception, Step, Tape, Text, Vm};
+use mruby::{Exception, StepResult, Tape, Text, Vm};
 
 /// Sends a client's request with the client's name in the env.
-fn request(vm: &mut Vm, task: u32, app: u32, name: &str) -> Step {
+fn request(vm: &mut Vm, task: u32, app: u32, name: &str) -> StepResult {
     vm.request(task, app, [(Text::Bytes(b"NAME"), Text::Bytes(name.as_bytes()))], false)
 }
 
@@ -13,9 +13,9 @@ fn request(vm: &mut Vm, task: u32, app: u32, name: &str) -> Step {
 const HONEST: &str = "lambda { |env| mine = env['NAME']; sleep 1; [200, {}, [[mine, env['NAME'], Fiber.current.alive?].inspect]] }";
 
 fn serve(vm: &mut Vm, task: u32, app: u32, name: &str) {
-    assert!(matches!(request(vm, task, app, name), Step::Wait), "{name}");
+    assert!(matches!(request(vm, task, app, name), StepResult::Wait), "{name}");
     let step = vm.resume(task, Tape::new().nil());
-    assert!(matches!(step, Step::Done), "{name}: {step:?}");
+    assert!(matches!(step, StepResult::Done), "{name}: {step:?}");
     assert_eq!(body(vm), format!("[\"{name}\", \"{name}\", true]"));
 }
 
@@ -25,10 +25,10 @@ fn fails(code: &str) -> Option<Exception> {
     let (hostile, honest) = (app(&mut vm, code), app(&mut vm, HONEST));
     let mut last = None;
     for round in 0..3 {
-        assert!(matches!(request(&mut vm, 2, honest, "beside"), Step::Wait), "{code}");
+        assert!(matches!(request(&mut vm, 2, honest, "beside"), StepResult::Wait), "{code}");
         let mut step = request(&mut vm, 1, hostile, "hostile");
         for _ in 0..20 {
-            if !matches!(step, Step::Wait) {
+            if !matches!(step, StepResult::Wait) {
                 break;
             }
             step = vm.resume(1, Tape::new().nil());
@@ -36,7 +36,7 @@ fn fails(code: &str) -> Option<Exception> {
         last = Some(raised(step));
         serve(&mut vm, 1, honest, &format!("next {round}"));
         let step = vm.resume(2, Tape::new().nil());
-        assert!(matches!(step, Step::Done), "{code}: {step:?}");
+        assert!(matches!(step, StepResult::Done), "{code}: {step:?}");
         assert_eq!(body(&vm), "[\"beside\", \"beside\", true]");
         vm.collect();
     }
@@ -99,9 +99,9 @@ fn true_is_no_response_of_another_request() {
     let (hostile, honest) =
         (app(&mut vm, "lambda { |env| true }"), app(&mut vm, "lambda { |env| [200, {}, ['secret']] }"));
     for _ in 0..2 {
-        assert!(matches!(request(&mut vm, 1, honest, "first"), Step::Done));
-        assert!(matches!(request(&mut vm, 2, hostile, "second"), Step::Done));
-        assert_eq!(vm.out(), mruby::Value::Bool(true));
+        assert!(matches!(request(&mut vm, 1, honest, "first"), StepResult::Done));
+        assert!(matches!(request(&mut vm, 2, hostile, "second"), StepResult::Done));
+        assert_eq!(vm.out(), mruby::TapeValue::Bool(true));
     }
 }
 
@@ -126,11 +126,11 @@ fn the_fiber_of_another_request_cannot_be_resumed() {
         );
         for round in 0..2 {
             let name = format!("owner {round}");
-            assert!(matches!(request(&mut vm, 1, owner, &name), Step::Wait), "{first}");
+            assert!(matches!(request(&mut vm, 1, owner, &name), StepResult::Wait), "{first}");
             let error = raised(request(&mut vm, 2, thief, "thief"));
             assert_eq!(error.class, "FiberError", "{first}, {how}: {error}");
             let step = vm.resume(1, Tape::new().nil());
-            assert!(matches!(step, Step::Done), "{first}, {how}: {step:?}");
+            assert!(matches!(step, StepResult::Done), "{first}, {how}: {step:?}");
             assert_eq!(body(&vm), name, "{first}, {how}");
         }
     }
@@ -143,8 +143,8 @@ fn a_fiber_that_waits_for_nothing_can_be_shared() {
                 lambda { |env| sleep 1; [200, {}, [IDS.resume.to_s]] }";
     let app = app(&mut vm, code);
     for id in 1..5 {
-        assert!(matches!(request(&mut vm, 1, app, "any"), Step::Wait));
-        assert!(matches!(vm.resume(1, Tape::new().nil()), Step::Done));
+        assert!(matches!(request(&mut vm, 1, app, "any"), StepResult::Wait));
+        assert!(matches!(vm.resume(1, Tape::new().nil()), StepResult::Done));
         assert_eq!(body(&vm), id.to_string());
     }
 }
@@ -160,11 +160,11 @@ fn closures_outlive_the_fiber_that_was_dropped() {
                   while true; begin; sleep 1; rescue Exception; end; end }";
     let app = app(&mut vm, &code.replace("return ", "next "));
     for task in 0..20 {
-        assert!(matches!(request(&mut vm, task, app, "ab"), Step::Wait));
+        assert!(matches!(request(&mut vm, task, app, "ab"), StepResult::Wait));
         vm.abandon(task);
         vm.collect();
     }
-    assert!(matches!(request(&mut vm, 1, app, "reader"), Step::Done));
+    assert!(matches!(request(&mut vm, 1, app, "reader"), StepResult::Done));
     assert_eq!(body(&vm), vec!["ababab"; 20].join(","));
 }
 

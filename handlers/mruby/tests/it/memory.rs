@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::tasks::{app, body, open};
-use mruby::{Step, Tape, Vm};
+use mruby::{StepResult, Tape, Vm};
 
 /// Handlers that end by themselves if they have enough memory.
 const FINITE: [&str; 11] = [
@@ -61,11 +61,11 @@ const ENDLESS: [&str; 22] = [
 ];
 
 /// Runs a request with this much memory to its end, with at most 1,000 waits.
-fn run(vm: &mut Vm, app: u32, memory: usize) -> Step {
+fn run(vm: &mut Vm, app: u32, memory: usize) -> StepResult {
     vm.limit_step(memory);
     let mut step = vm.request(1, app, [], false);
     for _ in 0..1_000 {
-        if !matches!(step, Step::Wait) {
+        if !matches!(step, StepResult::Wait) {
             return step;
         }
         step = vm.resume(1, Tape::new().nil());
@@ -77,7 +77,7 @@ fn run(vm: &mut Vm, app: u32, memory: usize) -> Step {
 fn goes_on(vm: &mut Vm, fine: u32, after: &str) {
     vm.limit_step(32 << 20);
     let step = vm.request(1, fine, [], false);
-    assert!(matches!(step, Step::Done), "{after}: {step:?}");
+    assert!(matches!(step, StepResult::Done), "{after}: {step:?}");
     assert_eq!(body(vm), "fine", "{after}");
 }
 
@@ -88,7 +88,7 @@ fn a_request_fails_wherever_memory_is_refused() {
         let (app, fine) = (app(&mut vm, code), app(&mut vm, "lambda { |env| [200, {}, ['fine']] }"));
         for memory in (0..60_000).step_by(997) {
             let step = run(&mut vm, app, memory);
-            assert!(matches!(step, Step::Done | Step::Raised(_)), "{memory}: {step:?}: {code}");
+            assert!(matches!(step, StepResult::Done | StepResult::Raised(_)), "{memory}: {step:?}: {code}");
             goes_on(&mut vm, fine, code);
             if memory % 16 == 0 {
                 vm.collect();
@@ -107,7 +107,7 @@ fn a_request_that_never_has_enough_fails() {
         );
         for memory in [0, 1_000, 50_000, 333_333, 1_000_000] {
             let step = run(&mut vm, app, memory);
-            assert!(matches!(step, Step::Raised(_) | Step::Wait), "{memory}: {step:?}: {code}");
+            assert!(matches!(step, StepResult::Raised(_) | StepResult::Wait), "{memory}: {step:?}: {code}");
             vm.collect();
             goes_on(&mut vm, fine, code);
         }
@@ -122,8 +122,8 @@ fn a_full_heap_refuses_new_requests_and_keeps_those_that_wait() {
     for task in 0..20_000 {
         vm.limit_step(1 << 20);
         match vm.request(task, app, [], false) {
-            Step::Wait => waiting = task + 1,
-            Step::Raised(error) => assert_eq!(error.class, "NoMemoryError"),
+            StepResult::Wait => waiting = task + 1,
+            StepResult::Raised(error) => assert_eq!(error.class, "NoMemoryError"),
             other => panic!("{other:?}"),
         }
         if task > waiting + 2_000 {
@@ -134,7 +134,7 @@ fn a_full_heap_refuses_new_requests_and_keeps_those_that_wait() {
     assert!(vm.heap() < 72 << 20, "{} bytes", vm.heap());
     for task in (0..waiting).rev() {
         let step = vm.resume(task, Tape::new().nil());
-        assert!(matches!(step, Step::Done), "{task}: {step:?}");
+        assert!(matches!(step, StepResult::Done), "{task}: {step:?}");
     }
-    assert!(matches!(vm.request(0, app, [], false), Step::Wait), "there is room again");
+    assert!(matches!(vm.request(0, app, [], false), StepResult::Wait), "there is room again");
 }

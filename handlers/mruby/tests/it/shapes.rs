@@ -1,7 +1,7 @@
 //! Tests that envs from a cached shape equal those created without the cache.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use mruby::{Interned, Limits, Step, Tape, Text, Vm};
+use mruby::{Interned, VmLimits, StepResult, Tape, Text, Vm};
 
 const RUBY: &str = "
 module Rt
@@ -23,7 +23,7 @@ impl Envs {
     /// Returns `None` in a build without mruby.
     fn open(count: usize) -> Option<Envs> {
         Vm::version()?;
-        let limits = Limits { heap: 64 << 20, step: 32 << 20 };
+        let limits = VmLimits { heap: 64 << 20, step: 32 << 20 };
         let mut vm = Vm::open(limits, Box::new(|_, _, _| {})).unwrap();
         vm.eval(RUBY, "respond.rb").unwrap();
         // Makes the collector run while a Hash is being filled.
@@ -31,7 +31,7 @@ impl Envs {
         let job = vm.intern(b"load_app").unwrap();
         let mut args = Tape::new();
         args.array(2).str("lambda {}").str("app.rb");
-        assert!(matches!(vm.start(0, job, &args), Step::Done));
+        assert!(matches!(vm.start(0, job, &args), StepResult::Done));
         let app = u32::try_from(vm.out().int().unwrap()).unwrap();
         let mut names =
             vec![("A".to_owned(), vm.intern(b"A").unwrap()), ("B".to_owned(), vm.intern(b"B").unwrap())];
@@ -53,7 +53,7 @@ impl Envs {
             .zip(values.iter().map(|value| Text::Bytes(value.as_bytes())))
             .collect();
         let step = self.vm.request(1, self.app, pairs, false);
-        assert!(matches!(step, Step::Done), "{step:?}");
+        assert!(matches!(step, StepResult::Done), "{step:?}");
         let out = self.vm.out();
         let body = out.array().unwrap()[2].array().unwrap();
         String::from_utf8(body[0].text().unwrap().to_vec()).unwrap()

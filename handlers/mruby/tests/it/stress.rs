@@ -1,7 +1,7 @@
 //! Tests of tasks while the collector runs all the time: however they are interleaved, each gets its own results.
 #![cfg(test)]
 
-use mruby::{Exception, Interned, Limits, Step, Tape, Value, Vm};
+use mruby::{Exception, Interned, VmLimits, StepResult, Tape, TapeValue, Vm};
 
 const JOBS: &str = "
 class Slow
@@ -108,27 +108,27 @@ impl Stress {
         self.after(task, step);
     }
 
-    fn after(&mut self, number: usize, step: Step) {
+    fn after(&mut self, number: usize, step: StepResult) {
         let task = &mut self.tasks[number];
         match step {
-            Step::Wait => {
+            StepResult::Wait => {
                 task.asked = match self.vm.out() {
-                    Value::Array(parts) => parts.get(1).and_then(Value::int),
+                    TapeValue::Array(parts) => parts.get(1).and_then(TapeValue::int),
                     other => panic!("task {number} waits for {other:?}"),
                 }
             }
-            Step::Done => {
+            StepResult::Done => {
                 assert!(!task.given_up, "task {number} was given up and gave something");
                 let text = match self.vm.out() {
-                    Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
-                    Value::Int(number) => number.to_string(),
+                    TapeValue::Str(text) => String::from_utf8_lossy(text).into_owned(),
+                    TapeValue::Int(number) => number.to_string(),
                     other => panic!("task {number} gave {other:?}"),
                 };
                 assert_eq!(text, wanted(task.job, task.n));
                 task.asked = None;
                 self.ended += 1;
             }
-            Step::Raised(Exception { class, .. }) if task.given_up && class == "KeyError" => {
+            StepResult::Raised(Exception { class, .. }) if task.given_up && class == "KeyError" => {
                 task.asked = None
             }
             other => panic!("task {number}: {other:?}"),
@@ -140,10 +140,10 @@ fn stress(settings: &str, turns: usize, collect_each: u64) {
     if Vm::version().is_none() {
         return;
     }
-    let nobody = Box::new(|_: u32, _: &[Value<'_>], tape: &mut Tape| {
+    let nobody = Box::new(|_: u32, _: &[TapeValue<'_>], tape: &mut Tape| {
         tape.nil();
     });
-    let mut vm = Vm::open(Limits { heap: 256 << 20, step: 64 << 20 }, nobody).expect("a VM");
+    let mut vm = Vm::open(VmLimits { heap: 256 << 20, step: 64 << 20 }, nobody).expect("a VM");
     vm.eval(JOBS, "jobs.rb").expect("Ruby");
     vm.eval(settings, "settings.rb").expect("Ruby");
     let names = ["plainly", "nested", "each_slowly", "carefully"];

@@ -1,6 +1,6 @@
 //! Tests that tapes are read as they were written, and that malformed ones are rejected.
 
-use mruby::{Reader, Tape, Value};
+use mruby::{Reader, Tape, TapeValue};
 use proptest::prelude::*;
 
 /// A value that owns its texts.
@@ -16,15 +16,15 @@ enum Owned {
 }
 
 impl Owned {
-    fn lent(&self) -> Value<'_> {
+    fn lent(&self) -> TapeValue<'_> {
         match self {
-            Owned::Nil => Value::Nil,
-            Owned::Bool(value) => Value::Bool(*value),
-            Owned::Int(number) => Value::Int(*number),
-            Owned::Float(number) => Value::Float(*number),
-            Owned::Str(text) => Value::Str(text),
-            Owned::Array(values) => Value::Array(values.iter().map(Owned::lent).collect()),
-            Owned::Hash(pairs) => Value::Hash(pairs.iter().map(|(k, v)| (k.lent(), v.lent())).collect()),
+            Owned::Nil => TapeValue::Nil,
+            Owned::Bool(value) => TapeValue::Bool(*value),
+            Owned::Int(number) => TapeValue::Int(*number),
+            Owned::Float(number) => TapeValue::Float(*number),
+            Owned::Str(text) => TapeValue::Str(text),
+            Owned::Array(values) => TapeValue::Array(values.iter().map(Owned::lent).collect()),
+            Owned::Hash(pairs) => TapeValue::Hash(pairs.iter().map(|(k, v)| (k.lent(), v.lent())).collect()),
         }
     }
 }
@@ -50,9 +50,9 @@ proptest! {
     fn what_is_written_is_read(value in values()) {
         let mut tape = Tape::new();
         tape.value(&value.lent());
-        prop_assert_eq!(Value::read(tape.as_bytes()), Some(value.lent()));
+        prop_assert_eq!(TapeValue::read(tape.as_bytes()), Some(value.lent()));
         for cut in 0..tape.as_bytes().len() {
-            prop_assert_eq!(Value::read(&tape.as_bytes()[..cut]), None);
+            prop_assert_eq!(TapeValue::read(&tape.as_bytes()[..cut]), None);
         }
     }
 
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn nonsense_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Value::read(&bytes);
+        let _ = TapeValue::read(&bytes);
     }
 }
 
@@ -86,5 +86,5 @@ fn depth_is_bounded() {
         tape.array(1);
     }
     tape.nil();
-    assert_eq!(Value::read(tape.as_bytes()), None);
+    assert_eq!(TapeValue::read(tape.as_bytes()), None);
 }

@@ -1,7 +1,7 @@
 //! Tests of tasks on a real VM: results, waits and limits.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
+use mruby::{Exception, Interned, VmLimits, StepResult, Tape, Text, TapeValue, Vm};
 
 const RESPOND: &str =
     "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end
@@ -10,16 +10,16 @@ const RESPOND: &str =
 /// Opens a VM whose host returns its arguments; `None` in a build without mruby.
 pub(crate) fn open() -> Option<Vm> {
     Vm::version()?;
-    let limits = Limits { heap: 64 << 20, step: 32 << 20 };
-    let echo = |_: u32, args: &[Value<'_>], tape: &mut Tape| {
-        tape.value(&Value::Array(args.to_vec()));
+    let limits = VmLimits { heap: 64 << 20, step: 32 << 20 };
+    let echo = |_: u32, args: &[TapeValue<'_>], tape: &mut Tape| {
+        tape.value(&TapeValue::Array(args.to_vec()));
     };
     let mut vm = Vm::open(limits, Box::new(echo)).unwrap();
     vm.eval(RESPOND, "respond.rb").unwrap();
     Some(vm)
 }
 
-fn load(vm: &mut Vm, code: &str) -> Step {
+fn load(vm: &mut Vm, code: &str) -> StepResult {
     let job = vm.intern(b"load_app").unwrap();
     let mut args = Tape::new();
     args.array(2).str(code).str("handler.rb");
@@ -28,13 +28,13 @@ fn load(vm: &mut Vm, code: &str) -> Step {
 
 pub(crate) fn app(vm: &mut Vm, code: &str) -> u32 {
     let step = load(vm, code);
-    assert!(matches!(step, Step::Done), "{step:?}");
+    assert!(matches!(step, StepResult::Done), "{step:?}");
     vm.out().int().unwrap() as u32
 }
 
-pub(crate) fn raised(step: Step) -> Exception {
+pub(crate) fn raised(step: StepResult) -> Exception {
     match step {
-        Step::Raised(exception) => exception,
+        StepResult::Raised(exception) => exception,
         other => panic!("{other:?} instead of an exception"),
     }
 }
@@ -53,10 +53,10 @@ fn a_handler_responds() {
     let key = vm.intern(b"PATH_INFO").unwrap();
     for _ in 0..3 {
         let step = vm.request(1, app, [(Text::Interned(key), Text::Bytes(b"/a"))], false);
-        assert!(matches!(step, Step::Done), "{step:?}");
+        assert!(matches!(step, StepResult::Done), "{step:?}");
         let [fields, parts] = [["a", "b"], ["/a", "x"]]
-            .map(|texts| Value::Array(texts.iter().map(|text| Value::Str(text.as_bytes())).collect()));
-        assert_eq!(vm.out(), Value::Array(vec![Value::Int(200), fields, parts]));
+            .map(|texts| TapeValue::Array(texts.iter().map(|text| TapeValue::Str(text.as_bytes())).collect()));
+        assert_eq!(vm.out(), TapeValue::Array(vec![TapeValue::Int(200), fields, parts]));
     }
 }
 
@@ -65,13 +65,13 @@ fn concurrent_tasks_get_their_own_results() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| a = sleep(0.5); [200, {}, [a.to_s]] }");
     for task in 0..3 {
-        assert!(matches!(vm.request(task, app, [], false), Step::Wait));
-        assert_eq!(vm.out(), Value::Array(vec![Value::Sym(b"sleep"), Value::Float(0.5)]));
+        assert!(matches!(vm.request(task, app, [], false), StepResult::Wait));
+        assert_eq!(vm.out(), TapeValue::Array(vec![TapeValue::Sym(b"sleep"), TapeValue::Float(0.5)]));
     }
     for task in [2, 0, 1] {
         let mut answer = Tape::new();
         answer.int(i64::from(task));
-        assert!(matches!(vm.resume(task, &answer), Step::Done));
+        assert!(matches!(vm.resume(task, &answer), StepResult::Done));
         assert_eq!(body(&vm), task.to_string());
     }
 }
@@ -81,12 +81,12 @@ fn an_exception_is_raised_where_the_task_waits() {
     let Some(mut vm) = open() else { return };
     let app =
         app(&mut vm, "lambda { |env| begin; sleep 1; rescue KeyError => e; [200, {}, [e.message]]; end }");
-    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), StepResult::Wait));
     let mut answer = Tape::new();
     answer.fault("KeyError", "no such key");
-    assert!(matches!(vm.resume(1, &answer), Step::Done));
+    assert!(matches!(vm.resume(1, &answer), StepResult::Done));
     assert_eq!(body(&vm), "no such key");
-    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), StepResult::Wait));
     answer.clear().fault("No::Such", "odd");
     let error = raised(vm.resume(1, &answer));
     assert_eq!((error.class.as_str(), error.message.as_str()), ("RuntimeError", "No::Such: odd"));
@@ -104,11 +104,11 @@ fn tasks_can_wait_in_fibers_and_enumerators_of_the_handler() {
     let mut step = vm.request(1, app, [], false);
     let mut answer = Tape::new();
     for seconds in [4, 5, 6] {
-        assert!(matches!(step, Step::Wait), "{step:?}");
-        assert_eq!(vm.out(), Value::Array(vec![Value::Sym(b"sleep"), Value::Int(seconds)]));
+        assert!(matches!(step, StepResult::Wait), "{step:?}");
+        assert_eq!(vm.out(), TapeValue::Array(vec![TapeValue::Sym(b"sleep"), TapeValue::Int(seconds)]));
         step = vm.resume(1, answer.clear().int(seconds * 10));
     }
-    assert!(matches!(step, Step::Done), "{step:?}");
+    assert!(matches!(step, StepResult::Done), "{step:?}");
     assert_eq!(body(&vm), "[41, 42, 50, 60]");
 }
 
@@ -149,7 +149,7 @@ fn exceeding_limits_affects_only_the_own_task() {
     let fine = app(&mut vm, "lambda { |env| [200, {}, ['fine']] }");
     for (task, class) in [(bomb, "NoMemoryError"), (deep, "SystemStackError")] {
         assert_eq!(raised(vm.request(1, task, [], false)).class, class);
-        assert!(matches!(vm.request(1, fine, [], false), Step::Done));
+        assert!(matches!(vm.request(1, fine, [], false), StepResult::Done));
         assert_eq!(body(&vm), "fine");
     }
     vm.collect();
@@ -160,21 +160,21 @@ fn exceeding_limits_affects_only_the_own_task() {
 fn more_tasks_can_wait_than_mruby_counts_procs() {
     let Some(vm) = open() else { return };
     drop(vm);
-    let nothing = |_: u32, _: &[Value<'_>], tape: &mut Tape| {
+    let nothing = |_: u32, _: &[TapeValue<'_>], tape: &mut Tape| {
         tape.nil();
     };
-    let mut vm = Vm::open(Limits { heap: 1 << 30, step: 32 << 20 }, Box::new(nothing)).unwrap();
+    let mut vm = Vm::open(VmLimits { heap: 1 << 30, step: 32 << 20 }, Box::new(nothing)).unwrap();
     vm.eval(RESPOND, "respond.rb").unwrap();
     let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['slept']] }");
     let none: [(Text<'_>, Text<'_>); 0] = [];
     for task in 0..70_000 {
         let step = vm.request(task, app, none, false);
-        assert!(matches!(step, Step::Wait), "task {task}: {step:?}");
+        assert!(matches!(step, StepResult::Wait), "task {task}: {step:?}");
     }
     let mut answer = Tape::new();
     answer.nil();
     for task in 0..70_000 {
-        assert!(matches!(vm.resume(task, &answer), Step::Done));
+        assert!(matches!(vm.resume(task, &answer), StepResult::Done));
     }
 }
 
@@ -191,15 +191,15 @@ fn the_depth_of_nested_fibers_is_limited() {
     answer.int(7);
     for _ in 0..3 {
         let deep = [(Text::Bytes(b"n"), Text::Bytes(b"1000000"))];
-        assert!(matches!(vm.request(1, app, deep, false), Step::Wait));
-        assert!(matches!(vm.request(2, app, none, false), Step::Wait));
+        assert!(matches!(vm.request(1, app, deep, false), StepResult::Wait));
+        assert!(matches!(vm.request(2, app, none, false), StepResult::Wait));
         let error = raised(vm.resume(1, &answer));
         assert!(error.class == "FiberError" && error.message.contains("nested too deeply"), "{error}");
         let mut step = vm.resume(2, &answer);
-        while let Step::Wait = step {
+        while let StepResult::Wait = step {
             step = vm.resume(2, &answer);
         }
-        assert!(matches!(step, Step::Done), "{step:?}");
+        assert!(matches!(step, StepResult::Done), "{step:?}");
         assert_eq!(body(&vm), "7");
     }
 }
@@ -208,11 +208,11 @@ fn the_depth_of_nested_fibers_is_limited() {
 fn the_slot_of_an_abandoned_task_can_be_reused() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['woken']] }");
-    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), StepResult::Wait));
     vm.abandon(1);
     vm.collect();
-    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
-    assert!(matches!(vm.resume(1, Tape::new().nil()), Step::Done));
+    assert!(matches!(vm.request(1, app, [], false), StepResult::Wait));
+    assert!(matches!(vm.resume(1, Tape::new().nil()), StepResult::Done));
     assert_eq!(body(&vm), "woken");
 }
 
@@ -222,7 +222,7 @@ fn values_survive_the_round_trip() {
     let code = "lambda { |env| v = [nil, true, false, -7, 1.5, 'a\\0b', :sym, {'k' => [1, {}]}]
         [200, {}, [Rt.call(0, *v) == v ? 'same' : Rt.call(0, *v).inspect]] }";
     let app = app(&mut vm, code);
-    assert!(matches!(vm.request(1, app, [], false), Step::Done));
+    assert!(matches!(vm.request(1, app, [], false), StepResult::Done));
     assert_eq!(body(&vm), "same");
 }
 
@@ -233,11 +233,11 @@ fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: 
     for number in 0..requests {
         let task = number % waiting;
         if number >= waiting {
-            assert!(matches!(vm.resume(task, &answer), Step::Done));
+            assert!(matches!(vm.resume(task, &answer), StepResult::Done));
         }
         let env = keys.iter().map(|key| (Text::Interned(*key), Text::Bytes(b"value")));
         let env: Vec<_> = env.collect();
-        assert!(matches!(vm.request(task, app, env, false), Step::Wait));
+        assert!(matches!(vm.request(task, app, env, false), StepResult::Wait));
     }
     vm.heap()
 }

@@ -15,12 +15,12 @@ use crate::failure;
 use crate::held::{HeldResponse, Number, Source, Table};
 use crate::ops::Area;
 use crate::stream;
-use crate::waiting::{Waiting, fault, ready, tape};
+use crate::waiting::{OperationFuture, fault, ready, tape};
 use bytes::Bytes;
 use handler::{Body, Exchange, Failure, Fields, Peer, Response, Trace};
-use mruby::{Tape, Value};
-use proxy::{Client, Config, HostPolicy, Via};
-use request::{NoDeparture, Parts, exchange, own_peer};
+use mruby::{Tape, TapeValue};
+use proxy::{ProxyClient, ProxyConfig, HostPolicy, Via};
+use request::{NoDeparture, RequestParts, exchange, own_peer};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,25 +28,25 @@ use std::time::Duration;
 /// ([`crate::Hops`]). More passes count as a loop.
 const PASSES: usize = 4;
 
-pub(crate) struct State {
+pub(crate) struct FetchState {
     responses: Rc<Table>,
-    client: Rc<Client>,
+    client: Rc<ProxyClient>,
     peer: Rc<Peer>,
     max_joined: usize,
 }
 
-impl State {
+impl FetchState {
     /// Creates an empty state; `max_joined` is the largest body that `join` reads, in bytes.
-    pub(crate) fn new(responses: Rc<Table>, max_joined: usize) -> State {
-        let config = Config {
+    pub(crate) fn new(responses: Rc<Table>, max_joined: usize) -> FetchState {
+        let config = ProxyConfig {
             forwarded: false,
             websocket: false,
             via: Via::Requests,
             passes: PASSES,
             host: HostPolicy::Client,
-            ..Config::new("http_request", Vec::new())
+            ..ProxyConfig::new("http_request", Vec::new())
         };
-        State { responses, client: Rc::new(Client::new(config)), peer: own_peer(), max_joined }
+        FetchState { responses, client: Rc::new(ProxyClient::new(config)), peer: own_peer(), max_joined }
     }
 
     /// Sends a request to another server.
@@ -61,21 +61,21 @@ impl State {
         Some((body, held.fields()?))
     }
 
-    fn held(&self, args: &[Value<'_>]) -> Option<Rc<HeldResponse>> {
-        self.responses.get(args.first().and_then(Value::int)?)
+    fn held(&self, args: &[TapeValue<'_>]) -> Option<Rc<HeldResponse>> {
+        self.responses.get(args.first().and_then(TapeValue::int)?)
     }
 }
 
-pub(crate) const AREA: Area<State> = Area {
+pub(crate) const AREA: Area<FetchState> = Area {
     calls: &[
         ("HELD_CLOSE", |state, args, tape| {
-            if let Some(number) = args.first().and_then(Value::int) {
+            if let Some(number) = args.first().and_then(TapeValue::int) {
                 state.responses.forget(number, false);
             }
             tape.nil();
         }),
         ("REASON", |_, args, tape| {
-            let status = args.first().and_then(Value::int).and_then(|status| u16::try_from(status).ok());
+            let status = args.first().and_then(TapeValue::int).and_then(|status| u16::try_from(status).ok());
             tape.str(handler::reason_phrase(status.unwrap_or_default()));
         }),
     ],
@@ -88,7 +88,7 @@ pub(crate) const AREA: Area<State> = Area {
 
 /// `[url, method, [name, value …], body, seconds, host]`: returns the number of the response. The Host field is `host` or the URL's host; a Host
 /// among the fields is ignored, as in H2O.
-fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
+fn start(state: &Rc<FetchState>, task: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     let via = task.origin.as_ref().and_then(|origin| origin.via.as_deref());
     match parse(state, args, via) {
         Ok((url, exchange, timeout)) => {
@@ -108,8 +108,8 @@ fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
 
 /// Reads the arguments of `start`. `via` is the `Via` of the request that the handler serves.
 fn parse(
-    state: &State,
-    args: &[Value<'_>],
+    state: &FetchState,
+    args: &[TapeValue<'_>],
     via: Option<&[u8]>,
 ) -> Result<(Url, Exchange, Option<Duration>), String> {
     let [url, method, fields, body, timeout, host] = args else {
@@ -117,7 +117,7 @@ fn parse(
     };
     let url = Url::parse(url.text().unwrap_or_default())?;
     let timeout = match timeout {
-        Value::Nil => None,
+        TapeValue::Nil => None,
         seconds => Some(
             seconds
                 .float()
@@ -134,7 +134,7 @@ fn parse(
     let ours = |name: &[u8]| [&b"host"[..], b"content-length"].iter().any(|n| name.eq_ignore_ascii_case(n));
     let given = pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"via"));
     let inherited = via.filter(|_| !given).map(|via| (b"via".to_vec(), via));
-    let request = Parts {
+    let request = RequestParts {
         method: method.text().unwrap_or_default(),
         path,
         query,
@@ -156,7 +156,7 @@ fn parse(
 }
 
 /// `[number]`: returns `[status, [name, value …], whether there is a body]`, or `[class, reason]` of a failure.
-fn head(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+fn head(state: &Rc<FetchState>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     let Some(held) = state.held(args) else { return dropped() };
     Box::pin(async move {
         let mut tape = Tape::new();
@@ -179,7 +179,7 @@ fn head(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
 }
 
 /// `[number]`: returns the next bytes of the body, nil at its end.
-fn read(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+fn read(state: &Rc<FetchState>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
     Box::pin(async move {
@@ -200,7 +200,7 @@ fn read(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
 }
 
 /// `[number]`: returns the rest of the body.
-fn join(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+fn join(state: &Rc<FetchState>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
     let limit = state.max_joined;
@@ -216,11 +216,11 @@ fn join(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     })
 }
 
-fn dropped() -> Waiting {
+fn dropped() -> OperationFuture {
     fault("RuntimeError", "the response belongs to a request that has ended, or has been closed")
 }
 
-fn consumed() -> Waiting {
+fn consumed() -> OperationFuture {
     fault("RuntimeError", "http response body is already consumed")
 }
 

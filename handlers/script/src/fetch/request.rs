@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-pub(crate) struct Parts<'a> {
+pub(crate) struct RequestParts<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a [u8],
@@ -17,7 +17,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) peer: Rc<Peer>,
 }
 
-impl Parts<'_> {
+impl RequestParts<'_> {
     /// Builds the request.
     ///
     /// # Errors
@@ -118,8 +118,8 @@ impl Client for NoDeparture {
 mod tests {
     use super::*;
 
-    fn parts<'a>(method: &'a [u8], path: &'a [u8], fields: &[(&str, &'a [u8])]) -> Parts<'a> {
-        Parts {
+    fn parts<'a>(method: &'a [u8], path: &'a [u8], fields: &[(&str, &'a [u8])]) -> RequestParts<'a> {
+        RequestParts {
             method,
             path,
             query: b"q=1",
@@ -148,7 +148,7 @@ mod tests {
             (parts(b"GET", b"/a b", &[]), "percent-encoded"),
             (parts(b"GET", b"/", &[("x a", b"1")]), "x a"),
             (parts(b"GET", b"/", &[("x-a", b"1\r\nx-b: 2")]), "cannot be sent"),
-            (Parts { authority: b"a b", ..parts(b"GET", b"/", &[]) }, "not a host"),
+            (RequestParts { authority: b"a b", ..parts(b"GET", b"/", &[]) }, "not a host"),
         ] {
             let error = made.request().unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -2,7 +2,7 @@
 
 use h1::syntax;
 use proxy::Origin;
-use text::url::Parts;
+use text::url::UrlParts;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -53,7 +53,7 @@ fn split(url: &str) -> Option<(String, &str, &str)> {
         let (socket, target) = rest.split_once(']')?;
         return Some((format!("unix:{socket}"), "localhost", target));
     }
-    let Parts { scheme, authority, rest } = text::url::split(url)?;
+    let UrlParts { scheme, authority, rest } = text::url::split(url)?;
     Some((format!("{scheme}://{authority}"), authority, rest))
 }
 

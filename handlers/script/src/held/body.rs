@@ -13,11 +13,11 @@ pub(crate) enum Source {
     /// An unread body, which can be passed on as it is.
     Whole(Body),
     /// A partly read body.
-    Started(Parts),
+    Started(BodyParts),
 }
 
 /// The rest of a body.
-pub(crate) struct Parts {
+pub(crate) struct BodyParts {
     ready: VecDeque<BodyPart>,
     stream: Option<Box<dyn BodyStream>>,
 }
@@ -52,7 +52,7 @@ impl Source {
     ///
     /// # Errors
     /// A tunnel has no parts.
-    pub(crate) fn parts(self) -> Result<Parts, Incomplete> {
+    pub(crate) fn parts(self) -> Result<BodyParts, Incomplete> {
         let (ready, stream) = match self {
             Source::Started(parts) => return Ok(parts),
             Source::Whole(Body::Empty) => (None, None),
@@ -64,11 +64,11 @@ impl Source {
                 return Err("the connection was upgraded: return the response as it is".to_owned());
             }
         };
-        Ok(Parts { ready: ready.into_iter().collect(), stream })
+        Ok(BodyParts { ready: ready.into_iter().collect(), stream })
     }
 }
 
-impl Parts {
+impl BodyParts {
     /// Returns the next bytes, never empty; `None` at the end.
     ///
     /// # Errors

@@ -27,12 +27,12 @@ const MAX_UNUSED: Duration = Duration::from_secs(60);
 
 /// A response that has arrived: its head, and its body until the body is taken.
 pub(crate) struct Arrived {
-    pub(crate) response: Result<Head, Failure>,
+    pub(crate) response: Result<HeldHead, Failure>,
     pub(crate) body: Option<Source>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Head {
+pub(crate) struct HeldHead {
     pub(crate) status: u16,
     pub(crate) fields: handler::Fields,
     pub(crate) has_body: bool,
@@ -48,7 +48,7 @@ pub(crate) struct HeldResponse {
 }
 
 impl HeldResponse {
-    pub(crate) async fn head(&self) -> Result<Head, Failure> {
+    pub(crate) async fn head(&self) -> Result<HeldHead, Failure> {
         loop {
             self.last_used.set(Instant::now());
             if let Some(arrived) = &*self.arrived.borrow() {
@@ -86,7 +86,7 @@ impl HeldResponse {
         let arrived = match response {
             Ok(Response { status, fields, body, .. }) => {
                 let body = Source::of(body);
-                let head = Head { status, fields, has_body: body.is_some() };
+                let head = HeldHead { status, fields, has_body: body.is_some() };
                 Arrived { response: Ok(head), body }
             }
             Err(failure) => Arrived { response: Err(failure), body: None },

@@ -6,10 +6,10 @@ mod visits;
 
 use crate::context::TaskContext;
 use crate::ops::Area;
-use crate::waiting::{Waiting, fault};
-use auth::Client;
+use crate::waiting::{OperationFuture, fault};
+use auth::PasswordClient;
 use handler::path::Path;
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use passwords::Passwords;
 use ratelimit::{Count, Counters, Limit, Rule};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(crate) const AREA: Area<Kit> = Area {
     calls: &[
         ("RATE", |_, args, tape| write(rate(args), tape)),
         ("VISIT", |_, args, tape| write(visit(args), tape)),
-        ("CIDR", |_, args, tape| match args.first().and_then(Value::text).and_then(addresses::cidr) {
+        ("CIDR", |_, args, tape| match args.first().and_then(TapeValue::text).and_then(addresses::cidr) {
             Some((key, length, four)) => drop(tape.array(3).str(key).int(length.into()).bool(four)),
             None => drop(tape.nil()),
         }),
@@ -38,7 +38,7 @@ pub(crate) const AREA: Area<Kit> = Area {
             tape.str(addresses::client(peer, forwarded));
         }),
         ("PLAIN_PATH", |_, args, tape| {
-            let path = args.first().and_then(Value::text).unwrap_or_default();
+            let path = args.first().and_then(TapeValue::text).unwrap_or_default();
             tape.str(Path::new(path).plain());
         }),
         ("PASSWORDS", |kit, args, tape| match kit.passwords.authenticator(path(args)) {
@@ -67,13 +67,13 @@ fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
 }
 
 /// `[key, rule, count, period in seconds, burst, cost]`: returns `[allowed, remaining, reset, retry]`, the last two in seconds.
-fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
+fn rate(args: &[TapeValue<'_>]) -> Result<Tape, &'static str> {
     static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::default);
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let [key, rule, count, period, burst, cost] = args else { return Err("RATE takes six arguments") };
     let key = key.text().ok_or("the key of a rate limit is a String")?;
     let rule = rule.text().and_then(Rule::named).ok_or("no such algorithm")?;
-    let positive = |value: &Value<'_>| value.int().and_then(|number| u32::try_from(number).ok());
+    let positive = |value: &TapeValue<'_>| value.int().and_then(|number| u32::try_from(number).ok());
     let [count, burst, cost] = [count, burst, cost].map(positive);
     let (count, burst, cost) = (count.ok_or(RANGE)?, burst.ok_or(RANGE)?, cost.ok_or(RANGE)?);
     let period = (period.float().unwrap_or_default() * 1e9) as u64;
@@ -98,11 +98,11 @@ const MAX_PERIOD: u64 = 366 * 24 * 3_600 * 1_000_000_000;
 const RANGE: &str = "limit, burst and cost are from 1 to 4294967295; a period is at most a year and at least a nanosecond per request";
 
 /// `[key, period, threshold, ban_period]`: returns `[banned, count, banned_until]`; times are in seconds.
-fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
+fn visit(args: &[TapeValue<'_>]) -> Result<Tape, &'static str> {
     static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::default);
     let [key, period, threshold, ban] = args else { return Err("VISIT takes four arguments") };
     let key = key.text().ok_or("the key of a visit is a String")?;
-    let seconds = |value: &Value<'_>| value.float().map(|number| number as u64).unwrap_or_default();
+    let seconds = |value: &TapeValue<'_>| value.float().map(|number| number as u64).unwrap_or_default();
     let counting =
         Counting { period: seconds(period).max(1), threshold: seconds(threshold).max(1), ban: seconds(ban) };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -117,12 +117,12 @@ fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
 }
 
 /// `[address, lengths for IPv4, lengths for IPv6]`: returns the key of each prefix that contains the address; nil if it is not an address.
-fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
-    let Some(address) = args.first().and_then(Value::text).and_then(handler::address::parse) else {
+fn prefixes(_: &Kit, args: &[TapeValue<'_>], tape: &mut Tape) {
+    let Some(address) = args.first().and_then(TapeValue::text).and_then(handler::address::parse) else {
         tape.nil();
         return;
     };
-    let lengths = args.get(if address.is_ipv4() { 1 } else { 2 }).and_then(Value::array).unwrap_or_default();
+    let lengths = args.get(if address.is_ipv4() { 1 } else { 2 }).and_then(TapeValue::array).unwrap_or_default();
     let lengths = lengths.iter().filter_map(|length| u8::try_from(length.int()?).ok());
     let keys: Vec<Vec<u8>> = lengths.filter_map(|length| addresses::prefix(address, length)).collect();
     tape.array(keys.len() as u32);
@@ -131,17 +131,17 @@ fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
     }
 }
 
-fn path<'a>(args: &[Value<'a>]) -> &'a std::path::Path {
-    let text = args.first().and_then(Value::text).and_then(|text| std::str::from_utf8(text).ok());
+fn path<'a>(args: &[TapeValue<'a>]) -> &'a std::path::Path {
+    let text = args.first().and_then(TapeValue::text).and_then(|text| std::str::from_utf8(text).ok());
     std::path::Path::new(text.unwrap_or_default())
 }
 
 /// `[file, authorization, address, port]`: returns the user's name, nil, or false if too many checks wait.
-fn password(kit: &Rc<Kit>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+fn password(kit: &Rc<Kit>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     match kit.passwords.authenticator(path(args)) {
         Ok(authenticator) => {
-            let text = |place: usize| args.get(place).and_then(Value::text).unwrap_or_default();
-            let client = Client::new(text(2), text(3));
+            let text = |place: usize| args.get(place).and_then(TapeValue::text).unwrap_or_default();
+            let client = PasswordClient::new(text(2), text(3));
             Box::pin(passwords::authenticated(authenticator, text(1).to_vec(), client))
         }
         Err(why) => fault("RuntimeError", why),

@@ -1,7 +1,7 @@
 //! Password files for `Htpasswd`. Each file is read once, and again when it changes; then the front thread's cache of verified credentials is
 //! discarded as well.
 
-use auth::{Authenticator, Busy, Client, Users};
+use auth::{Authenticator, TooManyChecks, PasswordClient, Users};
 use mruby::Tape;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -72,13 +72,13 @@ fn unreadable(file: &Path, error: &std::io::Error) -> String {
 pub(crate) async fn authenticated(
     authenticator: Rc<Authenticator>,
     authorization: Vec<u8>,
-    client: Client,
+    client: PasswordClient,
 ) -> Tape {
     let mut tape = Tape::new();
     match authenticator.authenticate(Some(&authorization), || client).await {
         Ok(Some(user)) => tape.str(user),
         Ok(None) => tape.nil(),
-        Err(Busy::Client | Busy::Server) => tape.bool(false),
+        Err(TooManyChecks::Client | TooManyChecks::Server) => tape.bool(false),
     };
     tape
 }

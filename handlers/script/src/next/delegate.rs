@@ -2,8 +2,8 @@
 
 use crate::chain::{Chain, Hops, Position};
 use crate::failure::bad_delegation;
-use crate::fetch::request::{self, NoDeparture, Parts};
-use crate::fetch::{State, Url};
+use crate::fetch::request::{self, NoDeparture, RequestParts};
+use crate::fetch::{FetchState, Url};
 use handler::{Exchange, Incoming, Request, Response};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Sends a request to the URL of the handler's response: another server, or another path of this one.
 pub(crate) async fn delegate(
     chain: &dyn Chain,
-    fetch: &State,
+    fetch: &FetchState,
     position: Position,
     status: u16,
     url: &[u8],
@@ -89,7 +89,7 @@ fn redirected(
             .iter()
             .any(|field| name.eq_ignore_ascii_case(field))
     };
-    let parts = Parts {
+    let parts = RequestParts {
         method: if keep_method || old.method() == b"HEAD" { old.method() } else { b"GET" },
         path,
         query,

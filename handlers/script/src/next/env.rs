@@ -1,6 +1,6 @@
 //! Builds a request from a Rack env with the handler's changes. Values that only Ruby understands are left out.
 
-use crate::fetch::request::Parts;
+use crate::fetch::request::RequestParts;
 use handler::Peer;
 use std::rc::Rc;
 
@@ -82,7 +82,7 @@ impl<'a> Env<'a> {
     }
 }
 
-/// [`Parts`] that own some of their values.
+/// [`RequestParts`] that own some of their values.
 pub(super) struct OwnedParts<'a> {
     method: &'a [u8],
     path: Vec<u8>,
@@ -102,7 +102,7 @@ impl OwnedParts<'_> {
         if let Some(length) = &self.length {
             fields.push((b"content-length".to_vec(), length.as_bytes()));
         }
-        let parts = Parts {
+        let parts = RequestParts {
             method: self.method,
             path: &self.path,
             query: self.query,

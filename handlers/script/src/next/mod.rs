@@ -11,18 +11,18 @@ mod env;
 
 pub(crate) use delegate::delegate;
 
-use crate::chain::{Origin, Position};
+use crate::chain::{ServedRequest, Position};
 use crate::context::TaskContext;
 use crate::failure;
 use crate::fetch::request::{NoDeparture, exchange};
 use crate::held::Table;
 use crate::ops::Area;
 use crate::stream;
-use crate::waiting::{Waiting, fault, ready};
+use crate::waiting::{OperationFuture, fault, ready};
 use bytes::Bytes;
 use env::Env;
 use handler::{Exchange, Failure, Response, Trace};
-use mruby::Value;
+use mruby::TapeValue;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -46,9 +46,9 @@ type Work = Pin<Box<dyn Future<Output = Result<Response, Failure>>>>;
 fn hold(
     responses: &Rc<Table>,
     task: &TaskContext,
-    args: &[Value<'_>],
-    start: fn(&Origin, &[Value<'_>]) -> Result<Work, String>,
-) -> Waiting {
+    args: &[TapeValue<'_>],
+    start: fn(&ServedRequest, &[TapeValue<'_>]) -> Result<Work, String>,
+) -> OperationFuture {
     let Some(origin) = &task.origin else { return no_request() };
     match start(origin, args) {
         Ok(work) => {
@@ -59,12 +59,12 @@ fn hold(
     }
 }
 
-fn no_request() -> Waiting {
+fn no_request() -> OperationFuture {
     fault("RuntimeError", "there is no request here: this works only while a request is handled")
 }
 
 /// `[[key, value …], body]`: sends a request to the link after this handler.
-fn next(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
+fn next(origin: &ServedRequest, args: &[TapeValue<'_>]) -> Result<Work, String> {
     let pairs = stream::fields(args.first());
     let env = Env(&pairs);
     let mount = origin.chain.mount(origin.position.route);
@@ -79,7 +79,7 @@ fn next(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
 }
 
 /// `[[key, value …], body]`: sends a request through the whole server.
-fn reprocess(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
+fn reprocess(origin: &ServedRequest, args: &[TapeValue<'_>]) -> Result<Work, String> {
     let pairs = stream::fields(args.first());
     let exchange = request(origin, &Env(&pairs), body(args))?;
     let Position { next, hops, .. } = origin.position.clone();
@@ -101,18 +101,18 @@ fn note_failure(mut response: Response, trace: &Trace) -> Response {
     response
 }
 
-fn request(origin: &Origin, env: &Env<'_>, body: Option<Bytes>) -> Result<Exchange, String> {
+fn request(origin: &ServedRequest, env: &Env<'_>, body: Option<Bytes>) -> Result<Exchange, String> {
     let request = env.parts(origin.peer.clone(), body.as_ref().map(Bytes::len))?.request()?;
     let client = Rc::new(NoDeparture(Some(origin.client.clone())));
     Ok(exchange(request, body, client, origin.trace.clone()))
 }
 
-fn body(args: &[Value<'_>]) -> Option<Bytes> {
-    args.get(1).and_then(Value::text).map(Bytes::copy_from_slice)
+fn body(args: &[TapeValue<'_>]) -> Option<Bytes> {
+    args.get(1).and_then(TapeValue::text).map(Bytes::copy_from_slice)
 }
 
 /// `[[name, value …]]`: sends a 103 response (RFC 8297).
-fn hints(origin: &Origin, args: &[Value<'_>]) -> Waiting {
+fn hints(origin: &ServedRequest, args: &[TapeValue<'_>]) -> OperationFuture {
     let pairs = stream::fields(args.first());
     match crate::returned::fields(pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))) {
         Ok(fields) => {

@@ -1,12 +1,12 @@
 //! Redis commands from Ruby: encodes them, refuses some, and recognizes methods named after commands.
 
 use ::redis::command::{array, bulk, number};
-use mruby::Value;
+use mruby::TapeValue;
 
 /// Writes one command; Arrays and Hashes among its words are flattened. Writes nothing after an error.
-pub(super) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String> {
+pub(super) fn write(out: &mut Vec<u8>, words: &[TapeValue<'_>]) -> Result<(), String> {
     let count: usize = words.iter().map(count).sum();
-    if count == 0 || !matches!(words.first(), Some(Value::Str(_) | Value::Sym(_))) {
+    if count == 0 || !matches!(words.first(), Some(TapeValue::Str(_) | TapeValue::Sym(_))) {
         return Err("a command starts with its name, such as call(:GET, 'key')".to_owned());
     }
     let before = out.len();
@@ -20,29 +20,29 @@ pub(super) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String
     Ok(())
 }
 
-fn count(word: &Value<'_>) -> usize {
+fn count(word: &TapeValue<'_>) -> usize {
     match word {
-        Value::Array(words) => words.iter().map(count).sum(),
-        Value::Hash(pairs) => pairs.iter().map(|(key, value)| count(key) + count(value)).sum(),
+        TapeValue::Array(words) => words.iter().map(count).sum(),
+        TapeValue::Hash(pairs) => pairs.iter().map(|(key, value)| count(key) + count(value)).sum(),
         _ => 1,
     }
 }
 
-fn write_word(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
+fn write_word(out: &mut Vec<u8>, word: &TapeValue<'_>) -> Result<(), String> {
     match word {
-        Value::Str(text) | Value::Sym(text) => bulk(out, text),
-        Value::Int(value) => number(out, format_args!("{value}")),
-        Value::Float(value) => number(out, format_args!("{value:?}")),
-        Value::Array(words) => words.iter().try_for_each(|word| write_word(out, word))?,
-        Value::Hash(pairs) => {
+        TapeValue::Str(text) | TapeValue::Sym(text) => bulk(out, text),
+        TapeValue::Int(value) => number(out, format_args!("{value}")),
+        TapeValue::Float(value) => number(out, format_args!("{value:?}")),
+        TapeValue::Array(words) => words.iter().try_for_each(|word| write_word(out, word))?,
+        TapeValue::Hash(pairs) => {
             pairs
                 .iter()
                 .try_for_each(|(key, value)| write_word(out, key).and_then(|()| write_word(out, value)))?;
         }
-        Value::Nil | Value::Bool(_) => {
+        TapeValue::Nil | TapeValue::Bool(_) => {
             let name = match word {
-                Value::Nil => "nil",
-                Value::Bool(true) => "true",
+                TapeValue::Nil => "nil",
+                TapeValue::Bool(true) => "true",
                 _ => "false",
             };
             return Err(format!(
@@ -54,8 +54,8 @@ fn write_word(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
 }
 
 /// Returns why a command cannot be sent on a shared connection: it would change the connection's state or the order of replies.
-pub(super) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
-    let name = words.first().and_then(Value::text)?;
+pub(super) fn refusal(words: &[TapeValue<'_>]) -> Option<&'static str> {
+    let name = words.first().and_then(TapeValue::text)?;
     // Skips the most frequent commands, which have short names.
     if name.len() < 4 {
         return None;
@@ -82,7 +82,7 @@ pub(super) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
         b'q' if is("QUIT") => Some("the connection is shared; use close"),
         b'c' if is("CLIENT") => words
             .get(1)
-            .and_then(Value::text)
+            .and_then(TapeValue::text)
             .is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
             .then_some("CLIENT REPLY would take the replies of other tasks away"),
         _ => None,
@@ -130,7 +130,7 @@ pub(super) fn named(method: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn written(words: &[Value<'_>]) -> Result<String, String> {
+    fn written(words: &[TapeValue<'_>]) -> Result<String, String> {
         let mut out = Vec::new();
         write(&mut out, words).map(|()| String::from_utf8(out).expect("tests write text"))
     }
@@ -138,30 +138,30 @@ mod tests {
     #[test]
     fn words_are_flattened_and_counted() {
         let pairs =
-            Value::Hash(vec![(Value::Sym(b"a"), Value::Int(-12)), (Value::Str(b"b"), Value::Float(1.5))]);
-        let words = [Value::Sym(b"HSET"), Value::Str(b"key"), Value::Array(vec![pairs])];
+            TapeValue::Hash(vec![(TapeValue::Sym(b"a"), TapeValue::Int(-12)), (TapeValue::Str(b"b"), TapeValue::Float(1.5))]);
+        let words = [TapeValue::Sym(b"HSET"), TapeValue::Str(b"key"), TapeValue::Array(vec![pairs])];
         assert_eq!(
             written(&words).unwrap(),
             "*6\r\n$4\r\nHSET\r\n$3\r\nkey\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$3\r\n1.5\r\n"
         );
-        let long = written(&[Value::Sym(b"GET"), Value::Str(b"twelve bytes")]).unwrap();
+        let long = written(&[TapeValue::Sym(b"GET"), TapeValue::Str(b"twelve bytes")]).unwrap();
         assert!(long.ends_with("$12\r\ntwelve bytes\r\n"), "{long}");
     }
 
     #[test]
     fn values_without_a_text_are_refused_and_leave_nothing() {
         let mut out = b"before".to_vec();
-        let error = write(&mut out, &[Value::Sym(b"SET"), Value::Str(b"k"), Value::Nil]).unwrap_err();
+        let error = write(&mut out, &[TapeValue::Sym(b"SET"), TapeValue::Str(b"k"), TapeValue::Nil]).unwrap_err();
         assert!(error.starts_with("nil cannot be an argument"), "{error}");
         assert_eq!(out, b"before");
         assert!(written(&[]).is_err());
-        assert!(written(&[Value::Int(1)]).is_err());
+        assert!(written(&[TapeValue::Int(1)]).is_err());
     }
 
     #[test]
     fn commands_that_change_a_shared_connection_are_refused() {
         let refused = |words: &[&'static str]| {
-            refusal(&words.iter().map(|word| Value::Str(word.as_bytes())).collect::<Vec<_>>()).is_some()
+            refusal(&words.iter().map(|word| TapeValue::Str(word.as_bytes())).collect::<Vec<_>>()).is_some()
         };
         for name in [
             "monitor",

@@ -17,10 +17,10 @@ mod reply;
 
 use crate::context::TaskContext;
 use crate::ops::Area;
-use crate::waiting::{Waiting, ready, tape};
-use ::redis::{Client, Connection, Dedicated};
+use crate::waiting::{OperationFuture, ready, tape};
+use ::redis::{RedisClient, RedisConnection, Dedicated};
 use fault::Fault;
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use promises::Promises;
 use reply::ReplyTape;
 use std::cell::{Cell, RefCell};
@@ -34,14 +34,14 @@ type Reply = ::redis::Reply<ReplyTape>;
 pub(crate) struct Clients {
     /// The most bytes of a reply.
     max_reply: usize,
-    clients: RefCell<Vec<Rc<Client<ReplyTape>>>>,
+    clients: RefCell<Vec<Rc<RedisClient<ReplyTape>>>>,
     leases: RefCell<HashMap<i64, Lease>>,
     last_lease: Cell<i64>,
     promises: RefCell<Promises>,
 }
 
 struct Lease {
-    client: Rc<Client<ReplyTape>>,
+    client: Rc<RedisClient<ReplyTape>>,
     connection: Dedicated<ReplyTape>,
 }
 
@@ -56,15 +56,15 @@ impl Clients {
         }
     }
 
-    fn client(&self, number: i64) -> Result<Rc<Client<ReplyTape>>, Fault> {
+    fn client(&self, number: i64) -> Result<Rc<RedisClient<ReplyTape>>, Fault> {
         let client =
             usize::try_from(number).ok().and_then(|number| self.clients.borrow().get(number).cloned());
         client.ok_or_else(|| Fault::new("ArgumentError", "there is no such Redis client"))
     }
 
     /// Returns the connection of the client or lease in the first argument.
-    fn connection(&self, args: &[Value<'_>]) -> Result<Rc<Connection<ReplyTape>>, Fault> {
-        match args.first().and_then(Value::int) {
+    fn connection(&self, args: &[TapeValue<'_>]) -> Result<Rc<RedisConnection<ReplyTape>>, Fault> {
+        match args.first().and_then(TapeValue::int) {
             Some(lease) if lease < 0 => match self.leases.borrow().get(&lease) {
                 Some(lease) => Ok(Rc::clone(&lease.connection)),
                 None => Err(Fault::new("Redis::ConnectionError", "this connection has been given back")),
@@ -74,9 +74,9 @@ impl Clients {
     }
 
     /// `[options]`: returns the number of the client with these options.
-    fn open(&self, args: &[Value<'_>]) -> Result<i64, Fault> {
+    fn open(&self, args: &[TapeValue<'_>]) -> Result<i64, Fault> {
         let pairs = match args.first() {
-            Some(Value::Hash(pairs)) => pairs.as_slice(),
+            Some(TapeValue::Hash(pairs)) => pairs.as_slice(),
             _ => &[],
         };
         let default = std::env::var("REDIS_URL").ok();
@@ -85,16 +85,16 @@ impl Clients {
         let mut clients = self.clients.borrow_mut();
         let known = clients.iter().position(|client| **client.config() == config);
         let number = known.unwrap_or_else(|| {
-            clients.push(Rc::new(Client::new(config)));
+            clients.push(Rc::new(RedisClient::new(config)));
             clients.len() - 1
         });
         Ok(number as i64)
     }
 
     /// `[client, whether for subscriptions]`: returns a lease.
-    fn lease(&self, args: &[Value<'_>]) -> Result<i64, Fault> {
-        let client = self.client(args.first().and_then(Value::int).unwrap_or_default())?;
-        let connection = if args.get(1) == Some(&Value::Bool(true)) {
+    fn lease(&self, args: &[TapeValue<'_>]) -> Result<i64, Fault> {
+        let client = self.client(args.first().and_then(TapeValue::int).unwrap_or_default())?;
+        let connection = if args.get(1) == Some(&TapeValue::Bool(true)) {
             client.subscriber()
         } else {
             let connection = client.dedicated();
@@ -107,18 +107,18 @@ impl Clients {
     }
 
     /// `[lease, whether the connection can be reused]`: returns the connection to the client.
-    fn give_back(&self, args: &[Value<'_>]) {
+    fn give_back(&self, args: &[TapeValue<'_>]) {
         let lease =
-            args.first().and_then(Value::int).and_then(|lease| self.leases.borrow_mut().remove(&lease));
+            args.first().and_then(TapeValue::int).and_then(|lease| self.leases.borrow_mut().remove(&lease));
         if let Some(Lease { client, connection }) = lease
-            && args.get(1) == Some(&Value::Bool(true))
+            && args.get(1) == Some(&TapeValue::Bool(true))
         {
             client.give_back(connection);
         }
     }
 
     /// `[connection, word …]`: sends one command.
-    fn send(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
+    fn send(&self, args: &[TapeValue<'_>]) -> Result<Reply, Fault> {
         let connection = self.connection(args)?;
         let words = args.get(1..).unwrap_or_default();
         check(words)?;
@@ -127,10 +127,10 @@ impl Clients {
     }
 
     /// `[connection, [[word …] …], whether in a transaction]`: returns all replies, including those to MULTI and EXEC.
-    fn send_all(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
+    fn send_all(&self, args: &[TapeValue<'_>]) -> Result<Reply, Fault> {
         let connection = self.connection(args)?;
-        let commands = args.get(1).and_then(Value::array).unwrap_or_default();
-        let in_transaction = args.get(2) == Some(&Value::Bool(true));
+        let commands = args.get(1).and_then(TapeValue::array).unwrap_or_default();
+        let in_transaction = args.get(2) == Some(&TapeValue::Bool(true));
         let timeout = connection.config().command_timeout;
         let around = if in_transaction { 2 } else { 0 };
         connection.send(commands.len() + around, true, Some(timeout), |out| {
@@ -150,14 +150,14 @@ impl Clients {
     }
 
     /// `[lease, word …]`: sends WATCH or UNWATCH, which need a lease.
-    fn send_on_lease(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
+    fn send_on_lease(&self, args: &[TapeValue<'_>]) -> Result<Reply, Fault> {
         let connection = self.leased(args)?;
         let timeout = connection.config().command_timeout;
         connection.send(1, false, Some(timeout), |out| encode(out, args.get(1..).unwrap_or_default()))
     }
 
     /// `[connection]`: closes the connection if it is idle.
-    fn close(&self, args: &[Value<'_>]) {
+    fn close(&self, args: &[TapeValue<'_>]) {
         if let Ok(connection) = self.connection(args)
             && connection.is_idle()
         {
@@ -166,23 +166,23 @@ impl Clients {
     }
 
     /// `[lease, word …]`: sends SUBSCRIBE and similar commands.
-    fn push(&self, args: &[Value<'_>]) -> Result<(), Fault> {
+    fn push(&self, args: &[TapeValue<'_>]) -> Result<(), Fault> {
         self.leased(args)?.send_subscription(|out| encode(out, args.get(1..).unwrap_or_default()))
     }
 
-    fn leased(&self, args: &[Value<'_>]) -> Result<Rc<Connection<ReplyTape>>, Fault> {
-        match args.first().and_then(Value::int) {
+    fn leased(&self, args: &[TapeValue<'_>]) -> Result<Rc<RedisConnection<ReplyTape>>, Fault> {
+        match args.first().and_then(TapeValue::int) {
             Some(lease) if lease < 0 => self.connection(args),
             _ => Err(Fault::new("ArgumentError", "this needs a connection of its own")),
         }
     }
 
     /// `[client, seconds that Redis may block or nil, word …]`: sends a blocking command.
-    fn block(&self, args: &[Value<'_>]) -> Result<Waiting, Fault> {
-        let client = self.client(args.first().and_then(Value::int).unwrap_or(-1))?;
+    fn block(&self, args: &[TapeValue<'_>]) -> Result<OperationFuture, Fault> {
+        let client = self.client(args.first().and_then(TapeValue::int).unwrap_or(-1))?;
         let words = args.get(2..).unwrap_or_default();
         check(words)?;
-        let seconds = args.get(1).and_then(Value::float).filter(|seconds| *seconds > 0.0);
+        let seconds = args.get(1).and_then(TapeValue::float).filter(|seconds| *seconds > 0.0);
         let blocked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let connection = client.dedicated();
         let timeout = blocked.map(|blocked| blocked.saturating_add(connection.config().command_timeout));
@@ -196,9 +196,9 @@ impl Clients {
     }
 
     /// `[lease, seconds or nil]`: returns the next message; `nil` if none arrives in time.
-    fn next_message(&self, args: &[Value<'_>]) -> Result<Waiting, Fault> {
+    fn next_message(&self, args: &[TapeValue<'_>]) -> Result<OperationFuture, Fault> {
         let connection = self.leased(args)?;
-        let seconds = args.get(1).and_then(Value::float);
+        let seconds = args.get(1).and_then(TapeValue::float);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(Box::pin(async move {
             let message = poll_fn(|cx| connection.poll_message(cx));
@@ -214,20 +214,20 @@ impl Clients {
     }
 }
 
-fn check(words: &[Value<'_>]) -> Result<(), Fault> {
+fn check(words: &[TapeValue<'_>]) -> Result<(), Fault> {
     match command::refusal(words) {
         Some(why) => Err(Fault::new("Redis::UnavailableCommandError", why)),
         None => Ok(()),
     }
 }
 
-fn encode(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), Fault> {
+fn encode(out: &mut Vec<u8>, words: &[TapeValue<'_>]) -> Result<(), Fault> {
     command::write(out, words).map_err(|why| Fault::new("TypeError", why))
 }
 
 /// `[promise]`: returns its reply.
-fn join(clients: &Rc<Clients>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
-    let number = args.first().and_then(Value::int).unwrap_or(-1);
+fn join(clients: &Rc<Clients>, _: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
+    let number = args.first().and_then(TapeValue::int).unwrap_or(-1);
     let clients = clients.clone();
     Box::pin(async move {
         let reply = poll_fn(|cx| clients.promises.borrow_mut().poll(number, cx)).await;
@@ -236,12 +236,12 @@ fn join(clients: &Rc<Clients>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
 }
 
 /// Returns a wait, or one that raises the exception at once.
-fn waiting(waiting: Result<Waiting, Fault>) -> Waiting {
+fn waiting(waiting: Result<OperationFuture, Fault>) -> OperationFuture {
     waiting.unwrap_or_else(|fault| ready(|tape| fault.write(tape)))
 }
 
-fn reply(reply: Result<Reply, Fault>) -> Waiting {
-    waiting(reply.map(|reply| Box::pin(async move { reply.await.0 }) as Waiting))
+fn reply(reply: Result<Reply, Fault>) -> OperationFuture {
+    waiting(reply.map(|reply| Box::pin(async move { reply.await.0 }) as OperationFuture))
 }
 
 fn number(tape: &mut Tape, number: Result<i64, Fault>) {
@@ -282,7 +282,7 @@ pub(crate) const AREA: Area<Clients> = Area {
         }),
         // Returns the words of the command for a method, or nil.
         ("REDIS_NAMED", |_, args, tape| {
-            let method = args.first().and_then(Value::text).and_then(|text| std::str::from_utf8(text).ok());
+            let method = args.first().and_then(TapeValue::text).and_then(|text| std::str::from_utf8(text).ok());
             match method.and_then(command::named) {
                 Some(words) => {
                     tape.array(words.len() as u32);

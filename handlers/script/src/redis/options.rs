@@ -1,7 +1,7 @@
 //! The options of `Redis.new`; error messages name the option.
 
-use ::redis::{Address, Config, Tls};
-use mruby::Value;
+use ::redis::{Address, RedisConfig, RedisTls};
+use mruby::TapeValue;
 use std::time::Duration;
 
 const PORT: u16 = 6379;
@@ -28,14 +28,14 @@ const IGNORED: [&[u8]; 8] = [
 ///
 /// `max_reply`: the most bytes of a reply.
 pub(super) fn config(
-    pairs: &[(Value<'_>, Value<'_>)],
+    pairs: &[(TapeValue<'_>, TapeValue<'_>)],
     default_url: Option<&str>,
     max_reply: usize,
-) -> Result<Config, String> {
-    let mut config = Config { max_reply, ..Config::default() };
-    let key = |pair: &(Value<'_>, Value<'_>)| pair.0.text().unwrap_or_default().to_vec();
+) -> Result<RedisConfig, String> {
+    let mut config = RedisConfig { max_reply, ..RedisConfig::default() };
+    let key = |pair: &(TapeValue<'_>, TapeValue<'_>)| pair.0.text().unwrap_or_default().to_vec();
     let given =
-        |name: &[u8]| pairs.iter().find(|pair| key(pair) == name && pair.1 != Value::Nil).map(|pair| &pair.1);
+        |name: &[u8]| pairs.iter().find(|pair| key(pair) == name && pair.1 != TapeValue::Nil).map(|pair| &pair.1);
     match given(b"url") {
         Some(url) => config.set_url(&text(b"url", url)?)?,
         None if [&b"host"[..], b"port", b"path"].iter().all(|name| given(name).is_none()) => {
@@ -49,7 +49,7 @@ pub(super) fn config(
     if let Some(value) = given(b"timeout") {
         set(&mut config, b"timeout", value)?;
     }
-    for pair in pairs.iter().filter(|pair| pair.1 != Value::Nil) {
+    for pair in pairs.iter().filter(|pair| pair.1 != TapeValue::Nil) {
         let name = key(pair);
         if !ORDERED.contains(&name.as_slice()) && !IGNORED.contains(&name.as_slice()) {
             set(&mut config, &name, &pair.1)?;
@@ -63,7 +63,7 @@ pub(super) fn config(
     Ok(config)
 }
 
-fn set(config: &mut Config, name: &[u8], value: &Value<'_>) -> Result<(), String> {
+fn set(config: &mut RedisConfig, name: &[u8], value: &TapeValue<'_>) -> Result<(), String> {
     match name {
         b"host" => {
             let port = if let Address::Tcp(_, port) = config.address { port } else { PORT };
@@ -89,8 +89,8 @@ fn set(config: &mut Config, name: &[u8], value: &Value<'_>) -> Result<(), String
         b"connect_timeout" => config.connect_timeout = seconds(name, value)?,
         b"command_timeout" | b"read_timeout" => config.command_timeout = seconds(name, value)?,
         b"ssl" => match value {
-            Value::Bool(true) => config.tls = Some(config.tls.take().unwrap_or_default()),
-            Value::Bool(false) => config.tls = None,
+            TapeValue::Bool(true) => config.tls = Some(config.tls.take().unwrap_or_default()),
+            TapeValue::Bool(false) => config.tls = None,
             _ => return Err("ssl: expected true or false".to_owned()),
         },
         b"protocol" => {
@@ -105,11 +105,11 @@ fn set(config: &mut Config, name: &[u8], value: &Value<'_>) -> Result<(), String
     Ok(())
 }
 
-fn ssl_params(value: &Value<'_>) -> Result<Tls, String> {
-    let Value::Hash(pairs) = value else {
+fn ssl_params(value: &TapeValue<'_>) -> Result<RedisTls, String> {
+    let TapeValue::Hash(pairs) = value else {
         return Err("ssl_params: expected a Hash, such as { ca_file: '/etc/ca.pem' }".into());
     };
-    let mut tls = Tls::default();
+    let mut tls = RedisTls::default();
     for (key, value) in pairs {
         let file = match key.text() {
             Some(b"ca_file") => &mut tls.ca_file,
@@ -131,18 +131,18 @@ fn ssl_params(value: &Value<'_>) -> Result<Tls, String> {
     Ok(tls)
 }
 
-fn text(name: &[u8], value: &Value<'_>) -> Result<String, String> {
+fn text(name: &[u8], value: &TapeValue<'_>) -> Result<String, String> {
     let text =
         value.text().and_then(|text| String::from_utf8(text.to_vec()).ok()).filter(|text| !text.is_empty());
     text.ok_or_else(|| format!("{}: expected a String", name.escape_ascii()))
 }
 
 /// Reads a number, also as text, because environment variables are text.
-fn number(value: &Value<'_>) -> Option<i64> {
+fn number(value: &TapeValue<'_>) -> Option<i64> {
     value.int().or_else(|| std::str::from_utf8(value.text()?).ok()?.parse().ok())
 }
 
-fn seconds(name: &[u8], value: &Value<'_>) -> Result<Duration, String> {
+fn seconds(name: &[u8], value: &TapeValue<'_>) -> Result<Duration, String> {
     let seconds = value.float().or_else(|| std::str::from_utf8(value.text()?).ok()?.parse().ok());
     let duration = seconds
         .filter(|seconds| *seconds > 0.0)
@@ -154,17 +154,17 @@ fn seconds(name: &[u8], value: &Value<'_>) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&'static str, Value<'static>)]) -> Result<Config, String> {
+    fn read(pairs: &[(&'static str, TapeValue<'static>)]) -> Result<RedisConfig, String> {
         let pairs: Vec<_> =
-            pairs.iter().map(|(key, value)| (Value::Sym(key.as_bytes()), value.clone())).collect();
+            pairs.iter().map(|(key, value)| (TapeValue::Sym(key.as_bytes()), value.clone())).collect();
         config(&pairs, None, 1 << 20)
     }
 
     #[test]
     fn urls() {
-        let config = read(&[("url", Value::Str(b"rediss://ann@h:7/3"))]).unwrap();
+        let config = read(&[("url", TapeValue::Str(b"rediss://ann@h:7/3"))]).unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("h:7", 3));
-        assert!(read(&[("url", Value::Str(b"http://h"))]).unwrap_err().contains("expected redis://"));
+        assert!(read(&[("url", TapeValue::Str(b"http://h"))]).unwrap_err().contains("expected redis://"));
         let error = super::config(&[], Some("nonsense"), 1).unwrap_err();
         assert!(error.starts_with("REDIS_URL: no scheme"), "{error}");
     }
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn options_extend_and_override_the_url() {
         let config = read(&[
-            ("timeout", Value::Float(0.5)),
-            ("connect_timeout", Value::Int(2)),
-            ("db", Value::Str(b"4")),
+            ("timeout", TapeValue::Float(0.5)),
+            ("connect_timeout", TapeValue::Int(2)),
+            ("db", TapeValue::Str(b"4")),
         ])
         .unwrap();
         assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
             (2000, 500, 4)
         );
         let config =
-            super::config(&[(Value::Sym(b"port"), Value::Int(7))], Some("redis://other/1"), 1).unwrap();
+            super::config(&[(TapeValue::Sym(b"port"), TapeValue::Int(7))], Some("redis://other/1"), 1).unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("127.0.0.1:7", 0));
         assert_eq!(
             super::config(&[], Some("redis://other/1"), 1 << 20).unwrap().address.to_string(),
@@ -193,20 +193,20 @@ mod tests {
     #[test]
     fn invalid_options_are_named() {
         let error = |name, value| read(&[(name, value)]).unwrap_err();
-        assert!(error("hots", Value::Int(1)).contains("unknown option `hots'; known are url, host"));
-        assert!(error("port", Value::Int(70_000)).starts_with("port: expected"));
-        assert!(error("timeout", Value::Int(0)).starts_with("timeout: expected seconds"));
-        assert!(error("db", Value::Int(-1)).starts_with("db: expected"));
-        assert!(error("protocol", Value::Int(4)).starts_with("protocol: expected 2 or 3"));
+        assert!(error("hots", TapeValue::Int(1)).contains("unknown option `hots'; known are url, host"));
+        assert!(error("port", TapeValue::Int(70_000)).starts_with("port: expected"));
+        assert!(error("timeout", TapeValue::Int(0)).starts_with("timeout: expected seconds"));
+        assert!(error("db", TapeValue::Int(-1)).starts_with("db: expected"));
+        assert!(error("protocol", TapeValue::Int(4)).starts_with("protocol: expected 2 or 3"));
         let params = |pairs: &[&'static str]| {
-            Value::Hash(pairs.iter().map(|name| (Value::Sym(name.as_bytes()), Value::Str(b"f"))).collect())
+            TapeValue::Hash(pairs.iter().map(|name| (TapeValue::Sym(name.as_bytes()), TapeValue::Str(b"f"))).collect())
         };
         assert!(error("ssl_params", params(&["cert"])).ends_with("go together"));
-        let both = [("ssl", Value::Bool(true)), ("ssl_params", params(&["cert", "key"]))];
+        let both = [("ssl", TapeValue::Bool(true)), ("ssl_params", params(&["cert", "key"]))];
         assert_eq!(read(&both).unwrap().tls.and_then(|tls| tls.key), Some("f".into()));
         assert_eq!(read(&both[1..]).unwrap().tls, None);
         assert!(
-            error("ssl_params", Value::Hash(vec![(Value::Sym(b"verify_mode"), Value::Int(0))]))
+            error("ssl_params", TapeValue::Hash(vec![(TapeValue::Sym(b"verify_mode"), TapeValue::Int(0))]))
                 .contains("always verified")
         );
     }

@@ -6,7 +6,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -19,22 +19,22 @@ const COMPONENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Bytes that are not escaped by RFC 3986.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-fn bytes<'a>(args: &[Value<'a>], index: usize) -> &'a [u8] {
-    args.get(index).and_then(Value::text).unwrap_or_default()
+fn bytes<'a>(args: &[TapeValue<'a>], index: usize) -> &'a [u8] {
+    args.get(index).and_then(TapeValue::text).unwrap_or_default()
 }
 
-fn flag(args: &[Value<'_>], index: usize) -> bool {
-    args.get(index) == Some(&Value::Bool(true))
+fn flag(args: &[TapeValue<'_>], index: usize) -> bool {
+    args.get(index) == Some(&TapeValue::Bool(true))
 }
 
 /// `bytes, url-safe`: returns text.
-pub(super) fn base64_encode(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn base64_encode(args: &[TapeValue<'_>], tape: &mut Tape) {
     let engine = if flag(args, 1) { &URL_SAFE } else { &STANDARD };
     tape.str(engine.encode(bytes(args, 0)));
 }
 
 /// `text, url-safe, strict`: returns bytes. Without `strict` other characters are skipped.
-pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn base64_decode(args: &[TapeValue<'_>], tape: &mut Tape) {
     let strict = flag(args, 2);
     let padding = if strict && !flag(args, 1) {
         DecodePaddingMode::RequireCanonical
@@ -68,15 +68,15 @@ fn lenient(text: &[u8]) -> Vec<u8> {
 }
 
 /// `text, kind`: returns percent-encoded text. Kinds: 0 a form (blank is `+`), 1 a component (blank is `%20`), 2 by RFC 3986.
-pub(super) fn percent(args: &[Value<'_>], tape: &mut Tape) {
-    let kind = args.get(1).and_then(Value::int).unwrap_or_default();
+pub(super) fn percent(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let kind = args.get(1).and_then(TapeValue::int).unwrap_or_default();
     let set = if kind == 2 { &UNRESERVED } else { &COMPONENT };
     let text = percent_encode(bytes(args, 0), set).to_string();
     tape.str(if kind == 0 { text.replace("%20", "+") } else { text });
 }
 
 /// `text, whether + is a blank`: returns bytes.
-pub(super) fn unpercent(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn unpercent(args: &[TapeValue<'_>], tape: &mut Tape) {
     let text = bytes(args, 0);
     let blanks: Vec<u8>;
     let text = if flag(args, 1) && text.contains(&b'+') {
@@ -89,7 +89,7 @@ pub(super) fn unpercent(args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `name, bytes`: returns the digest.
-pub(super) fn digest(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn digest(args: &[TapeValue<'_>], tape: &mut Tape) {
     let data = bytes(args, 1);
     let digest = match name(args).as_slice() {
         b"MD5" => Md5::digest(data).to_vec(),
@@ -103,7 +103,7 @@ pub(super) fn digest(args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `name, key, bytes`: returns the authentication code.
-pub(super) fn hmac(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn hmac(args: &[TapeValue<'_>], tape: &mut Tape) {
     let (key, data) = (bytes(args, 1), bytes(args, 2));
     macro_rules! code {
         ($digest:ty) => {
@@ -126,7 +126,7 @@ pub(super) fn hmac(args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// Normalizes a name: `sha-256` and `SHA256` are the same.
-fn name(args: &[Value<'_>]) -> Vec<u8> {
+fn name(args: &[TapeValue<'_>]) -> Vec<u8> {
     bytes(args, 0).to_ascii_uppercase().into_iter().filter(|byte| *byte != b'-').collect()
 }
 
@@ -139,8 +139,8 @@ fn unknown(name: &[u8], tape: &mut Tape) {
 }
 
 /// `count`: returns this many random bytes for cryptographic use.
-pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
-    let count = args.first().and_then(Value::int).and_then(|count| usize::try_from(count).ok());
+pub(super) fn random(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let count = args.first().and_then(TapeValue::int).and_then(|count| usize::try_from(count).ok());
     let Some(count) = count.filter(|count| *count <= MAX_RANDOM) else {
         tape.fault("ArgumentError", format!("expected a number of bytes from 0 to {MAX_RANDOM}"));
         return;
@@ -153,7 +153,7 @@ pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `a, b`: returns whether they are equal, in constant time.
-pub(super) fn equal(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn equal(args: &[TapeValue<'_>], tape: &mut Tape) {
     let (a, b) = (bytes(args, 0), bytes(args, 1));
     // Comparing digests reveals nothing about the texts.
     let (a, b) = (Sha256::digest(a), Sha256::digest(b));

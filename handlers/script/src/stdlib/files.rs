@@ -3,7 +3,7 @@
 //! Contract: a file is read only if, with all links resolved, it is below the folder of a handler. The files that have been read are recorded for
 //! the whole process, so that they can be watched.
 
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,10 @@ pub(super) fn folders(folders: &Folders, tape: &mut Tape) {
 }
 
 /// `name, [folders]`: returns `[path, code]` of the first file that exists.
-pub(super) fn read(allowed: &Folders, args: &[Value<'_>], tape: &mut Tape) {
-    let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
+pub(super) fn read(allowed: &Folders, args: &[TapeValue<'_>], tape: &mut Tape) {
+    let text = |value: &TapeValue<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
     let name = args.first().map(text).unwrap_or_default();
-    let places = args.get(1).and_then(Value::array).unwrap_or_default().iter().map(text);
+    let places = args.get(1).and_then(TapeValue::array).unwrap_or_default().iter().map(text);
     match find(&allowed.0.borrow(), &name, places) {
         Ok((path, code)) => {
             READ.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());

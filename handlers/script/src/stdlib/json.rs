@@ -3,7 +3,7 @@
 //! Contract: the output is JSON (UTF-8, no NaN), with numbers in Ruby's form. The input is the JSON that serde_json accepts; integers beyond 64
 //! bits become Floats. The maximum nesting is [`MAX_NESTING`], which is also the tape's.
 
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ const MAX_NESTING: i64 = 100;
 
 /// `value, pretty, raw`: returns text. With `raw`, a Hash whose only key is a Symbol holds JSON text; the caller has converted all other Symbols to
 /// Strings.
-pub(super) fn generate(args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn generate(args: &[TapeValue<'_>], tape: &mut Tape) {
     let Some(value) = args.first() else { return };
-    let flag = |index: usize| args.get(index) == Some(&Value::Bool(true));
+    let flag = |index: usize| args.get(index) == Some(&TapeValue::Bool(true));
     let mut writer = Writer { out: Vec::with_capacity(128), pretty: flag(1), raw: flag(2), depth: 0 };
     match writer.value(value) {
         Ok(()) => tape.str(&writer.out),
@@ -31,35 +31,35 @@ struct Writer {
 }
 
 impl Writer {
-    fn value(&mut self, value: &Value<'_>) -> Result<(), String> {
+    fn value(&mut self, value: &TapeValue<'_>) -> Result<(), String> {
         match value {
-            Value::Nil => self.out.extend_from_slice(b"null"),
-            Value::Bool(true) => self.out.extend_from_slice(b"true"),
-            Value::Bool(false) => self.out.extend_from_slice(b"false"),
-            Value::Int(number) => push_int(&mut self.out, *number),
-            Value::Float(number) if number.is_finite() => {
+            TapeValue::Nil => self.out.extend_from_slice(b"null"),
+            TapeValue::Bool(true) => self.out.extend_from_slice(b"true"),
+            TapeValue::Bool(false) => self.out.extend_from_slice(b"false"),
+            TapeValue::Int(number) => push_int(&mut self.out, *number),
+            TapeValue::Float(number) if number.is_finite() => {
                 self.out.extend_from_slice(float(*number).as_bytes());
             }
-            Value::Float(number) => return Err(format!("{} not allowed in JSON", not_finite(*number))),
-            Value::Str(text) | Value::Sym(text) => self.text(text)?,
-            Value::Array(values) => self.nested(b'[', values.iter(), b']', Writer::value)?,
-            Value::Hash(pairs) => match pairs.as_slice() {
-                [(Value::Sym(_), Value::Str(json))] if self.raw => self.out.extend_from_slice(json),
+            TapeValue::Float(number) => return Err(format!("{} not allowed in JSON", not_finite(*number))),
+            TapeValue::Str(text) | TapeValue::Sym(text) => self.text(text)?,
+            TapeValue::Array(values) => self.nested(b'[', values.iter(), b']', Writer::value)?,
+            TapeValue::Hash(pairs) => match pairs.as_slice() {
+                [(TapeValue::Sym(_), TapeValue::Str(json))] if self.raw => self.out.extend_from_slice(json),
                 pairs => self.nested(b'{', pairs.iter(), b'}', Writer::pair)?,
             },
         }
         Ok(())
     }
 
-    fn pair(&mut self, (key, value): &(Value<'_>, Value<'_>)) -> Result<(), String> {
+    fn pair(&mut self, (key, value): &(TapeValue<'_>, TapeValue<'_>)) -> Result<(), String> {
         match key {
-            Value::Str(text) | Value::Sym(text) => self.text(text)?,
-            Value::Nil => self.text(b"")?,
-            Value::Bool(key) => self.text(key.to_string().as_bytes())?,
-            Value::Int(number) => self.text(number.to_string().as_bytes())?,
-            Value::Float(number) if number.is_finite() => self.text(float(*number).as_bytes())?,
-            Value::Float(number) => self.text(not_finite(*number).as_bytes())?,
-            Value::Array(_) | Value::Hash(_) => {
+            TapeValue::Str(text) | TapeValue::Sym(text) => self.text(text)?,
+            TapeValue::Nil => self.text(b"")?,
+            TapeValue::Bool(key) => self.text(key.to_string().as_bytes())?,
+            TapeValue::Int(number) => self.text(number.to_string().as_bytes())?,
+            TapeValue::Float(number) if number.is_finite() => self.text(float(*number).as_bytes())?,
+            TapeValue::Float(number) => self.text(not_finite(*number).as_bytes())?,
+            TapeValue::Array(_) | TapeValue::Hash(_) => {
                 return Err(String::from("a key must be a String, Symbol, number, true, false or nil"));
             }
         }
@@ -144,10 +144,10 @@ pub(super) fn float(number: f64) -> String {
 }
 
 /// `text, symbolize_names, max_nesting`: returns the value.
-pub(super) fn parse(args: &[Value<'_>], tape: &mut Tape) {
-    let text = args.first().and_then(Value::text).unwrap_or_default();
-    let names = if args.get(1) == Some(&Value::Bool(true)) { Names::Symbols } else { Names::Strings };
-    let nesting = args.get(2).and_then(Value::int).unwrap_or(MAX_NESTING).clamp(0, MAX_NESTING);
+pub(super) fn parse(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let text = args.first().and_then(TapeValue::text).unwrap_or_default();
+    let names = if args.get(1) == Some(&TapeValue::Bool(true)) { Names::Symbols } else { Names::Strings };
+    let nesting = args.get(2).and_then(TapeValue::int).unwrap_or(MAX_NESTING).clamp(0, MAX_NESTING);
     match serde_json::from_slice::<Node<'_>>(text) {
         Ok(node) => {
             if let Err(depth) = node.put(tape, names, 0, nesting) {
@@ -371,10 +371,10 @@ mod tests {
         fn what_is_written_is_what_serde_reads(value in anything(), pretty: bool) {
             let mut tape = Tape::new();
             written(&value, &mut tape);
-            let ruby = Value::read(tape.as_bytes()).unwrap();
+            let ruby = TapeValue::read(tape.as_bytes()).unwrap();
             let mut answer = Tape::new();
-            generate(&[ruby, Value::Bool(pretty)], &mut answer);
-            let Some(Value::Str(text)) = Value::read(answer.as_bytes()) else { panic!("no text") };
+            generate(&[ruby, TapeValue::Bool(pretty)], &mut answer);
+            let Some(TapeValue::Str(text)) = TapeValue::read(answer.as_bytes()) else { panic!("no text") };
             prop_assert_eq!(serde_json::from_slice::<serde_json::Value>(text).unwrap(), value);
         }
 
@@ -382,7 +382,7 @@ mod tests {
         fn what_is_read_is_what_serde_wrote(value in anything()) {
             let text = serde_json::to_vec(&value).unwrap();
             let (mut read, mut expected) = (Tape::new(), Tape::new());
-            parse(&[Value::Str(&text)], &mut read);
+            parse(&[TapeValue::Str(&text)], &mut read);
             written(&value, &mut expected);
             prop_assert_eq!(read.as_bytes(), expected.as_bytes());
         }
@@ -390,7 +390,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_value_or_an_error(text: Vec<u8>) {
             let mut answer = Tape::new();
-            parse(&[Value::Str(&text)], &mut answer);
+            parse(&[TapeValue::Str(&text)], &mut answer);
             let failed = answer.as_bytes().first() == Some(&b'!');
             prop_assert_eq!(failed, serde_json::from_slice::<serde_json::Value>(&text).is_err());
         }

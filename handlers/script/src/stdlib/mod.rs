@@ -14,15 +14,15 @@ use crate::ops::Area;
 use std::time::Instant;
 
 /// The state of the calls.
-pub(crate) struct State {
+pub(crate) struct StdlibState {
     patterns: regexp::Patterns,
     pub(crate) folders: files::Folders,
     start: Instant,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State { patterns: Default::default(), folders: Default::default(), start: Instant::now() }
+impl Default for StdlibState {
+    fn default() -> StdlibState {
+        StdlibState { patterns: Default::default(), folders: Default::default(), start: Instant::now() }
     }
 }
 
@@ -47,7 +47,7 @@ const PRELUDES: &[(&str, &str)] = preludes![
     "sandbox.rb",
 ];
 
-pub(crate) const AREA: Area<State> = Area {
+pub(crate) const AREA: Area<StdlibState> = Area {
     calls: &[
         ("JSON_GENERATE", |_, args, tape| json::generate(args, tape)),
         ("JSON_PARSE", |_, args, tape| json::parse(args, tape)),

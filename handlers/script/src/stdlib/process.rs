@@ -1,6 +1,6 @@
 //! The process from a handler's view: its environment, id and clocks; and UTF-8 checks.
 
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,8 +14,8 @@ pub(super) fn environment(tape: &mut Tape) {
 }
 
 /// `clock`: returns nanoseconds, since 1970 (0) or since a fixed point in time (1).
-pub(super) fn clock(start: Instant, args: &[Value<'_>], tape: &mut Tape) {
-    let time = match args.first().and_then(Value::int) {
+pub(super) fn clock(start: Instant, args: &[TapeValue<'_>], tape: &mut Tape) {
+    let time = match args.first().and_then(TapeValue::int) {
         Some(0) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         _ => start.elapsed(),
     };
@@ -23,13 +23,13 @@ pub(super) fn clock(start: Instant, args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `text`: returns whether it is UTF-8.
-pub(super) fn is_utf8(args: &[Value<'_>], tape: &mut Tape) {
-    tape.bool(std::str::from_utf8(args.first().and_then(Value::text).unwrap_or_default()).is_ok());
+pub(super) fn is_utf8(args: &[TapeValue<'_>], tape: &mut Tape) {
+    tape.bool(std::str::from_utf8(args.first().and_then(TapeValue::text).unwrap_or_default()).is_ok());
 }
 
 /// `text, with`: returns the text with each part that is not UTF-8 replaced by `with`.
-pub(super) fn scrub(args: &[Value<'_>], tape: &mut Tape) {
-    let text = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
+pub(super) fn scrub(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let text = |index: usize| args.get(index).and_then(TapeValue::text).unwrap_or_default();
     let mut out = Vec::with_capacity(text(0).len());
     for chunk in text(0).utf8_chunks() {
         out.extend_from_slice(chunk.valid().as_bytes());

@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use jiff::tz::TimeZone;
 use jiff::{Zoned, civil};
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 
 /// The largest width of a field.
 const MAX_WIDTH: usize = 1024;
 
 /// `seconds, microseconds, utc, format`: returns text.
-pub(super) fn format(args: &[Value<'_>], tape: &mut Tape) {
-    let int = |index: usize| args.get(index).and_then(Value::int).unwrap_or_default();
-    let format = args.get(3).and_then(Value::text).unwrap_or_default();
-    let zone = if args.get(2) == Some(&Value::Bool(true)) { TimeZone::UTC } else { TimeZone::system() };
+pub(super) fn format(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let int = |index: usize| args.get(index).and_then(TapeValue::int).unwrap_or_default();
+    let format = args.get(3).and_then(TapeValue::text).unwrap_or_default();
+    let zone = if args.get(2) == Some(&TapeValue::Bool(true)) { TimeZone::UTC } else { TimeZone::system() };
     let nanoseconds = i32::try_from(int(1) * 1000).unwrap_or_default();
     match Timestamp::new(int(0), nanoseconds) {
         Ok(time) => {
@@ -32,8 +32,8 @@ pub(super) fn format(args: &[Value<'_>], tape: &mut Tape) {
 fn drop_answer(_: &mut Tape) {}
 
 /// `text`: returns `[seconds, microseconds]` since 1970 for an ISO 8601 time or a date as in HTTP or mail.
-pub(super) fn parse(args: &[Value<'_>], tape: &mut Tape) {
-    let text = String::from_utf8_lossy(args.first().and_then(Value::text).unwrap_or_default()).into_owned();
+pub(super) fn parse(args: &[TapeValue<'_>], tape: &mut Tape) {
+    let text = String::from_utf8_lossy(args.first().and_then(TapeValue::text).unwrap_or_default()).into_owned();
     match read(text.trim()) {
         Some(time) => {
             let nanoseconds = time.as_nanosecond();

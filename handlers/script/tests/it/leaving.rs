@@ -4,7 +4,7 @@
 use crate::support;
 
 use handler::{Body, BodyError, Incoming, IncomingBody};
-use script::{Limits, Source};
+use script::{RouteLimits, HandlerSource};
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -64,8 +64,8 @@ lambda do |env|
 end
 "#;
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> RouteLimits {
+    RouteLimits {
         request_heap: 8 << 20,
         step_time: None,
         deadline: Some(Duration::from_secs(60)),
@@ -80,7 +80,7 @@ async fn open() -> (Server, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it is bound");
     let code = HANDLER.replace("ADDRESS", &address.to_string()).replace("PORT", &address.port().to_string());
-    (Server::open(Source { file: "leaving.rb".into(), code }, limits()).await, silent)
+    (Server::open(HandlerSource { file: "leaving.rb".into(), code }, limits()).await, silent)
 }
 
 /// Waits until a task waits.

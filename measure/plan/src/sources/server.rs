@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use control::client::{Client, explain};
+use control::client::{ControlClient, explain};
 use planner::Seats;
 use planner::format::{figure, millis};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(super) fn query(text: &str, look_ms: Option<f64>, token: Option<String>) -> 
     })?;
     let token =
         token.or_else(|| std::env::var("FIREBRICK_CONTROL_TOKEN").ok().filter(|token| !token.is_empty()));
-    let client = Client::new(address, token);
+    let client = ControlClient::new(address, token);
     observe(&client, &format!("the server on {}", client.address()), look_ms)
         .map_err(|error| error.to_string())
 }
@@ -39,13 +39,13 @@ pub(super) fn query_folder(
         .map_err(|errors| errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let off = || format!("the control socket of the server in {} is disabled", dir.display());
     let control = loaded.settings.control.ask.clone().ok_or_else(off)?;
-    let client = Client::new(control, token.or(loaded.settings.control.token.clone()));
+    let client = ControlClient::new(control, token.or(loaded.settings.control.token.clone()));
     observe(&client, &format!("the server in {}", dir.display()), look_ms)
         .map_err(|error| explain(&error, dir))
 }
 
 fn observe(
-    client: &Client,
+    client: &ControlClient,
     source: &str,
     look_ms: Option<f64>,
 ) -> Result<SourceFacts, control::client::Error> {

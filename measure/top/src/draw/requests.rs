@@ -8,7 +8,7 @@ use crate::view::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
-use stats::{InFlight, Phase};
+use stats::{InFlight, RequestPhase};
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme, live: bool) {
     let heading = format!(
@@ -60,10 +60,10 @@ fn text(request: &InFlight) -> String {
     )
 }
 
-pub(super) fn phase(phase: Phase) -> &'static str {
+pub(super) fn phase(phase: RequestPhase) -> &'static str {
     match phase {
-        Phase::Queued => "queued",
-        Phase::App => "app",
-        Phase::Sending => "sending",
+        RequestPhase::Queued => "queued",
+        RequestPhase::App => "app",
+        RequestPhase::Sending => "sending",
     }
 }

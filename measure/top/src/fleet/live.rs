@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::terminal::{Screen, TerminalEvent};
 use crate::theme::Theme;
 use crate::{Failure, live};
-use control::client::Client;
+use control::client::ControlClient;
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
@@ -75,7 +75,7 @@ impl Live {
                 }
                 Action::Open(address) => {
                     if let Some(address) = self.fleet.address(&address) {
-                        let client = Client::new(address.clone(), self.token.clone());
+                        let client = ControlClient::new(address.clone(), self.token.clone());
                         let options = Options { interval: self.choices.interval, ..self.options.clone() };
                         match live::show(self.screen, &client, &options)? {
                             Some(screen) => self.screen = screen,

@@ -20,11 +20,11 @@ mod target;
 
 use crate::Failure;
 use crate::options::{FleetOptions, Options};
-use control::client::Client;
+use control::client::ControlClient;
 use std::time::Duration;
 
 /// Shows the fleet. `client` belongs to the folder's server; its token is sent to all servers.
-pub(crate) fn run(client: &Client, options: &Options, fleet: &FleetOptions) -> Result<(), Failure> {
+pub(crate) fn run(client: &ControlClient, options: &Options, fleet: &FleetOptions) -> Result<(), Failure> {
     let list = target::List::new(&fleet.servers, fleet.file.as_deref()).map_err(Failure::Usage)?;
     let token = client.token().map(str::to_owned);
     match &fleet.serve {

@@ -8,7 +8,7 @@
 use super::outliers::{self, Figure};
 use control::ControlAddress;
 use serde::Serialize;
-use stats::{DurationSummary, Interval, Load, ServerSnapshot, Steps, WorkerState};
+use stats::{DurationSummary, Interval, Load, ServerSnapshot, FineBuckets, WorkerState};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -174,12 +174,12 @@ struct Gathered {
     requests: u64,
     errors: u64,
     refused: u64,
-    times: Steps,
+    times: FineBuckets,
 }
 
 impl Gathered {
     fn new(since: Instant) -> Gathered {
-        Gathered { since, requests: 0, errors: 0, refused: 0, times: Steps::default() }
+        Gathered { since, requests: 0, errors: 0, refused: 0, times: FineBuckets::default() }
     }
 }
 
@@ -339,7 +339,7 @@ impl Fleet {
             unreachable: states().filter(|state| *state == State::Unreachable).count(),
             ..Totals::default()
         };
-        let mut times = Steps::default();
+        let mut times = FineBuckets::default();
         for (seen, server) in self.up(now) {
             let load = Load::of(server);
             totals.up += 1;

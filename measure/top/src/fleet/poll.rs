@@ -5,7 +5,7 @@
 use super::target::{List, Resolver, System};
 use super::{MOST, patience, too_many};
 use control::ControlAddress;
-use control::client::{Client, Error};
+use control::client::{ControlClient, Error};
 use stats::ServerSnapshot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Po
             watched.entry(address.to_string()).or_insert_with(|| {
                 let wanted = Arc::new(AtomicBool::new(true));
                 let _ = reports.send(PollResult::Joined(address.clone()));
-                let client = Client::new(address.clone(), token.clone());
+                let client = ControlClient::new(address.clone(), token.clone());
                 if let Err(why) = ask(client, pace.clone(), wanted.clone(), reports.clone()) {
                     let _ = reports.send(PollResult::Sampled(address.clone(), Instant::now(), Err(why)));
                 }
@@ -120,7 +120,7 @@ pub(super) fn servers(list: &List, resolver: &impl Resolver, wrong: &mut Vec<Str
 }
 
 fn ask(
-    client: Client,
+    client: ControlClient,
     pace: Pace,
     wanted: Arc<AtomicBool>,
     reports: Sender<PollResult>,

@@ -5,10 +5,11 @@
 //!    `http` (tests).
 //! 3. A crate uses crates of lower floors only; so do its tests.
 //! 4. A crate uses crates of the folders only that the section "Folders" of ARCHITECTURE.md allows.
-//! 5. No type has a name that says nothing without its file.
+//! 5. No type has a name that says nothing without its file, no public name means two things, and comments are plain English.
 //! 6. The column "used by" follows from "may use"; `FIREBRICK_REGENERATE=1 cargo test -p cli --test house` writes it.
 
 mod circles;
+mod english;
 mod examples;
 mod folders;
 mod map;

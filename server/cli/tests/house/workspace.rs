@@ -71,12 +71,18 @@ pub fn sources() -> Vec<(String, PathBuf)> {
 
 /// Returns the Rust files below a folder.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// Returns the files below a folder whose names end in one of these, except what a build has made.
+pub fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder of sources");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());
     paths
-        .flat_map(|path| match path.extension() {
-            _ if path.is_dir() => rust_files(&path),
-            Some(extension) if extension == "rs" => vec![path],
+        .flat_map(|path| match path.extension().and_then(|end| end.to_str()) {
+            _ if path.ends_with("target") => Vec::new(),
+            _ if path.is_dir() => files(&path, ends),
+            Some(end) if ends.contains(&end) => vec![path],
             _ => Vec::new(),
         })
         .collect()

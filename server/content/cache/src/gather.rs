@@ -10,7 +10,7 @@
 
 use bytes::{Bytes, BytesMut};
 use handler::{BodyStream, Chunk, Failure, FileRegion};
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
@@ -58,7 +58,7 @@ pub(crate) fn divide(origin: Box<dyn BodyStream>, most: usize) -> (Gathered, Fol
     let shared = Rc::new(RefCell::new(Shared {
         origin: Some(origin),
         bytes: BytesMut::new(),
-        reserved: Reserved::new(Class::Cache, 0),
+        reserved: Reserved::new(MemoryClass::Cache, 0),
         most,
         end: None,
         handed_over: false,

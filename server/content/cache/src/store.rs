@@ -21,7 +21,7 @@ use crate::removals::{Moment, Recent, Removals};
 use crate::resource::Resource;
 use crate::storable::{Refusal, Refused};
 use crate::stored::Stored;
-use net::memory::{self, Class, Level};
+use net::memory::{self, MemoryClass, Level};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
@@ -112,7 +112,7 @@ struct Counted(AtomicU64);
 
 impl Counted {
     fn set(&self, bytes: u64) {
-        memory::change(Class::Cache, self.0.swap(bytes, Ordering::Relaxed), bytes);
+        memory::change(MemoryClass::Cache, self.0.swap(bytes, Ordering::Relaxed), bytes);
     }
 }
 

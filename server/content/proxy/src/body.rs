@@ -6,7 +6,7 @@
 //! 3. The connection returns to the pool when the body has ended and nothing follows it.
 //! 4. While the client does not read, other requests may take the connection: see [`crate::holds`].
 
-use crate::holds::Hold;
+use crate::holds::BodyGuard;
 use crate::local::Local;
 use crate::pool::Connection;
 use crate::receiver::{Received, Rest};
@@ -29,7 +29,7 @@ pub(crate) struct UpstreamBody {
     local: Rc<Local>,
     origin: usize,
     /// The connection, until the body has ended.
-    hold: Option<Hold>,
+    hold: Option<BodyGuard>,
     received: Received,
     /// Bytes of the chunked coding, not decoded yet.
     coded: Bytes,
@@ -43,7 +43,7 @@ impl UpstreamBody {
     pub(crate) fn new(
         local: Rc<Local>,
         origin: usize,
-        hold: Hold,
+        hold: BodyGuard,
         received: Received,
         peer: Rc<Peer>,
     ) -> UpstreamBody {
@@ -61,7 +61,7 @@ impl UpstreamBody {
 
     /// Reads once. Ready when data has arrived, or when the body has ended or broken off.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let connection = self.hold.as_ref().and_then(Hold::connection);
+        let connection = self.hold.as_ref().and_then(BodyGuard::connection);
         let Some(connection) = connection else { return Poll::Ready(()) };
         let room = match self.received.rest {
             Rest::Length(left) => usize::try_from(left).unwrap_or(usize::MAX).min(self.room),
@@ -176,7 +176,7 @@ fn poll_timeout(
 
 impl BodyStream for UpstreamBody {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
-        if let Some(displaced) = self.hold.as_ref().and_then(Hold::displaced) {
+        if let Some(displaced) = self.hold.as_ref().and_then(BodyGuard::displaced) {
             self.hold = None;
             self.received.rest = Rest::Broken(displaced.clone());
             return Poll::Ready(Some(Err(displaced)));

@@ -4,7 +4,7 @@
 //! is shared.
 
 use crate::via::Pseudonym;
-use crate::{Config, Origin, Proxy, Upstreams, tls};
+use crate::{ProxyConfig, Origin, Proxy, Upstreams, tls};
 use handler::{Exchange, Failure, Response};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 const ORIGINS: usize = 256;
 
 /// One thread's connections to any origins.
-pub struct Client {
-    config: Config,
+pub struct ProxyClient {
+    config: ProxyConfig,
     tls: OnceCell<Result<Arc<rustls::ClientConfig>, String>>,
     known: RefCell<HashMap<Origin, ClientProxy>>,
     requests: Cell<u64>,
@@ -28,10 +28,10 @@ struct ClientProxy {
     last: u64,
 }
 
-impl Client {
+impl ProxyClient {
     /// Creates a client without connections. The origins of `config` are not used.
-    pub fn new(config: Config) -> Client {
-        Client { config, tls: OnceCell::new(), known: RefCell::default(), requests: Cell::new(0) }
+    pub fn new(config: ProxyConfig) -> ProxyClient {
+        ProxyClient { config, tls: OnceCell::new(), known: RefCell::default(), requests: Cell::new(0) }
     }
 
     /// Sends a request to an origin. `target`: path and query, beginning with `/`.
@@ -63,7 +63,7 @@ impl Client {
             }
             false => None,
         };
-        let config = Config { origins: vec![origin.clone()], ..self.config.clone() };
+        let config = ProxyConfig { origins: vec![origin.clone()], ..self.config.clone() };
         let proxy = Proxy::new(Arc::new(Upstreams::prepared(config, tls, Pseudonym::of_clients())));
         if known.len() >= ORIGINS
             && let Some(oldest) = known.iter().min_by_key(|(_, known)| known.last).map(|(o, _)| o.clone())
@@ -81,8 +81,8 @@ impl Client {
 mod tests {
     use super::*;
 
-    fn client() -> Client {
-        Client::new(Config::new("test", Vec::new()))
+    fn client() -> ProxyClient {
+        ProxyClient::new(ProxyConfig::new("test", Vec::new()))
     }
 
     fn origin(port: usize) -> Origin {

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Returns whether forwarding fields of a peer are trusted.
 pub type Trusts = Arc<dyn Fn(&Peer) -> bool + Send + Sync>;
 
-/// The configuration of a reverse proxy. [`Config::new`] gives the defaults.
+/// The configuration of a reverse proxy. [`ProxyConfig::new`] gives the defaults.
 #[derive(Clone)]
-pub struct Config {
+pub struct ProxyConfig {
     /// Where the proxy was configured, for messages: `proxies "/api"`.
     pub name: String,
     /// The destinations of requests; at least one.
@@ -52,10 +52,10 @@ pub struct Config {
     pub trusted: Trusts,
 }
 
-impl Config {
+impl ProxyConfig {
     /// Returns the defaults, for these origins.
-    pub fn new(name: impl Into<String>, origins: Vec<Origin>) -> Config {
-        Config {
+    pub fn new(name: impl Into<String>, origins: Vec<Origin>) -> ProxyConfig {
+        ProxyConfig {
             name: name.into(),
             origins,
             balance: Balance::default(),

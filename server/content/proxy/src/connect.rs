@@ -7,7 +7,7 @@ use crate::Upstreams;
 use crate::origin::Endpoint;
 use crate::resolve::Addresses;
 use handler::Failure;
-use net::{Stream, Tls, connect_tcp};
+use net::{Stream, TlsStream, connect_tcp};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -93,7 +93,7 @@ async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[Socket
     let socket = connect_tcp(addresses).await?;
     socket.set_nodelay(true)?;
     match &upstreams.tls {
-        Some(config) if tls => Ok(Stream::Tls(Box::new(Tls::connect(config.clone(), host, socket).await?))),
+        Some(config) if tls => Ok(Stream::Tls(Box::new(TlsStream::connect(config.clone(), host, socket).await?))),
         _ => Ok(Stream::Tcp(socket)),
     }
 }
@@ -101,7 +101,7 @@ async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[Socket
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Origin};
+    use crate::{ProxyConfig, Origin};
     use std::net::TcpListener;
     use std::time::Instant;
 
@@ -113,7 +113,7 @@ mod tests {
         let new = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = new.local_addr().unwrap().port();
         let origin = Origin::parse(&format!("http://localhost:{port}")).unwrap();
-        let config = Config { connect_timeout: Duration::from_secs(10), ..Config::new("test", vec![origin]) };
+        let config = ProxyConfig { connect_timeout: Duration::from_secs(10), ..ProxyConfig::new("test", vec![origin]) };
         let upstreams = Upstreams::new(config).unwrap();
         let upstreams = std::sync::Arc::try_unwrap(upstreams).ok().expect("no other owner");
         upstreams.origins[0].addresses.knew(&[old], LONG);

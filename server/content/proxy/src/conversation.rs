@@ -4,7 +4,7 @@
 //! 1. Sending and receiving happen at the same time. A final response ends sending.
 //! 2. An error tells how far the request got, so that the caller can decide about a retry.
 
-use crate::Config;
+use crate::ProxyConfig;
 use crate::pool::Connection;
 use crate::receiver::{Expected, Mistake, NoResponse, Received, Receiver, Rest, land};
 use crate::sender::{Sender, Unsent};
@@ -21,7 +21,7 @@ const SMALL: u64 = 32 << 10;
 /// prompt response.
 const HALF_CLOSED: Duration = Duration::from_secs(2);
 
-pub(crate) struct Answered {
+pub(crate) struct OriginResponse {
     pub(crate) received: Received,
     /// The request was sent completely.
     pub(crate) whole: bool,
@@ -52,12 +52,12 @@ pub(crate) struct Lost {
 
 /// Sends the request and waits for the response.
 pub(crate) async fn converse(
-    config: &Config,
+    config: &ProxyConfig,
     connection: &Connection,
     sender: Sender<'_>,
     expected: Expected<'_>,
     client: &dyn Client,
-) -> Result<Answered, Lost> {
+) -> Result<OriginResponse, Lost> {
     let mut conversation = Conversation {
         config,
         connection,
@@ -76,7 +76,7 @@ pub(crate) async fn converse(
             return Err(conversation.unanswered(NoResponse::Malformed(mistake)));
         }
     }
-    Ok(Answered { received, whole })
+    Ok(OriginResponse { received, whole })
 }
 
 /// Returns how the client has departed; `Gone` if both steps have happened.
@@ -91,7 +91,7 @@ pub(crate) fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<
 }
 
 struct Conversation<'a> {
-    config: &'a Config,
+    config: &'a ProxyConfig,
     connection: &'a Connection,
     sender: Sender<'a>,
     receiver: Receiver<'a>,

@@ -37,8 +37,8 @@ mod tunnel;
 mod upstreams;
 mod via;
 
-pub use client::Client;
-pub use config::{Config, Trusts};
+pub use client::ProxyClient;
+pub use config::{ProxyConfig, Trusts};
 pub use handler::proxying::{Balance, Health, HostPolicy, Via};
 pub use health::check_health;
 pub use holds::make_room;

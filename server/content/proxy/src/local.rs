@@ -1,7 +1,7 @@
 //! The state that the exchanges of one thread share: its connections to the origins, and their timers.
 
 use crate::Upstreams;
-use crate::holds::{self, Holds};
+use crate::holds::{self, HeldConnections};
 use crate::pool::{Connection, Pool};
 use handler::{Failure, Fault, Peer};
 use net::Timers;
@@ -24,7 +24,7 @@ pub(crate) struct Local {
     ticking: Cell<Option<AbortHandle>>,
     reaping: Cell<bool>,
     /// Connections that clients make this thread hold.
-    pub(crate) holds: Rc<Holds>,
+    pub(crate) holds: Rc<HeldConnections>,
     /// A buffer for request heads.
     pub(crate) head: RefCell<Vec<u8>>,
 }

@@ -3,7 +3,7 @@
 use h1::syntax;
 use std::fmt;
 use std::path::PathBuf;
-use text::url::{self, Parts};
+use text::url::{self, UrlParts};
 
 /// The network address of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl Origin {
         if let Some(rest) = text.strip_prefix("unix:") {
             return unix(text, rest).map_err(wrong);
         }
-        let Parts { scheme, authority, rest: base } =
+        let UrlParts { scheme, authority, rest: base } =
             url::split(text).ok_or_else(|| wrong("a scheme is missing"))?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,

@@ -2,7 +2,7 @@
 
 use crate::body::UpstreamBody;
 use crate::connect::connect;
-use crate::conversation::{Answered, Blame, Lost, converse, poll_departure};
+use crate::conversation::{OriginResponse, Blame, Lost, converse, poll_departure};
 use crate::holds::{At, RequestPermit};
 use crate::local::Local;
 use crate::pool::Connection;
@@ -126,7 +126,7 @@ impl Proxy {
                 .encode(&mut head);
             let sender = Sender::new(head, &self.local.head, incoming, framing);
             match converse(config, &connection, sender, expected, client).await {
-                Ok(Answered { mut received, whole }) => {
+                Ok(OriginResponse { mut received, whole }) => {
                     self.local.upstreams.succeeded(origin);
                     received.persistent &= whole;
                     connection.limit_idle(received.keep_alive);

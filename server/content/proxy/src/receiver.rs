@@ -6,7 +6,7 @@
 
 use crate::via;
 use bytes::Bytes;
-use h1::chunked::{Bounds, Decoder};
+use h1::chunked::{ChunkBounds, Decoder};
 use h1::{Framing, ResponseHead, ResponseParser};
 use handler::{BodyError, Client, Failure, Fields};
 use net::{Stream, Transport};
@@ -21,7 +21,7 @@ pub(crate) type Mistake = &'static str;
 /// The most informational responses before a final one.
 const MAX_INTERIM: usize = 64;
 /// Limits for trailers, which are dropped.
-const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
+const BOUNDS: ChunkBounds = ChunkBounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
 /// Room for fields that are added to a response: `Via`, the request's id.
 const ADDED: usize = 96;
 /// Bytes per read from a socket.

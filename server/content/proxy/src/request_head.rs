@@ -3,21 +3,21 @@
 //! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) and `Via` are written once, here, if they are configured.
 
 use crate::via::Pseudonym;
-use crate::{Config, HostPolicy, Origin, Via, forwarded};
+use crate::{ProxyConfig, HostPolicy, Origin, Via, forwarded};
 use h1::{Framing, RequestEncoder};
 use handler::Request;
 
 /// Returns the protocol that a request may be upgraded to, if it offers one that may be passed on.
 pub(crate) fn upgrade<'a>(
     request: &'a Request,
-    config: &Config,
+    config: &ProxyConfig,
     framing: Option<Framing>,
 ) -> Option<&'a [u8]> {
     if config.websocket { h1::upgrade_offer(request, framing) } else { None }
 }
 
 pub(crate) struct OriginRequest<'a> {
-    pub(crate) config: &'a Config,
+    pub(crate) config: &'a ProxyConfig,
     pub(crate) origin: &'a Origin,
     pub(crate) via: &'a Pseudonym,
     pub(crate) request: &'a Request,
@@ -82,7 +82,7 @@ mod tests {
     use handler::Incoming;
     use std::sync::Arc;
 
-    fn written(method: &str, fields: &[(&str, &str)], framing: Option<Framing>, config: &Config) -> String {
+    fn written(method: &str, fields: &[(&str, &str)], framing: Option<Framing>, config: &ProxyConfig) -> String {
         let request = request(method, "/asked?q", fields);
         let upgrade = upgrade(&request, config, framing);
         let origin = &config.origins[0];
@@ -93,9 +93,9 @@ mod tests {
         String::from_utf8(to).unwrap()
     }
 
-    fn config() -> Config {
+    fn config() -> ProxyConfig {
         let origin = Origin::parse("http://up.test:8080/base").unwrap();
-        Config { forwarded: false, via: Via::Off, ..Config::new("test", vec![origin]) }
+        ProxyConfig { forwarded: false, via: Via::Off, ..ProxyConfig::new("test", vec![origin]) }
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let expected = "POST /base/mapped?q HTTP/1.1\r\nHost: up.test:8080\r\nAccept: d\r\nX-Forwarded-For: e\r\n\
                         Transfer-Encoding: chunked\r\n\r\n";
         assert_eq!(text, expected);
-        let client = Config { host: HostPolicy::Client, ..config() };
+        let client = ProxyConfig { host: HostPolicy::Client, ..config() };
         assert!(written("GET", &fields[..1], None, &client).contains("\r\nHost: client.test\r\n\r\n"));
         assert!(
             written("GET", &[("TE", "trailers, x")], None, &client)
@@ -186,7 +186,7 @@ mod tests {
             assert!(written("GET", &ask(protocol), None, &config()).ends_with("8080\r\n\r\n"), "{protocol}");
         }
         assert!(!written("POST", &ask("websocket"), Some(Framing::Length(0)), &config()).contains("Upgrade"));
-        let off = Config { websocket: false, ..config() };
+        let off = ProxyConfig { websocket: false, ..config() };
         assert!(!written("GET", &ask("websocket"), None, &off).contains("Upgrade"));
         assert!(!written("GET", &[("Upgrade", "websocket")], None, &config()).contains("Upgrade"));
     }
@@ -194,12 +194,12 @@ mod tests {
     #[test]
     fn via_is_written_without_the_other_fields_and_passes_when_it_is_off() {
         let said = [("Via", "1.0 fred"), ("Connection", "via, close"), ("X-Forwarded-For", "6.6.6.6")];
-        let text = written("GET", &said, None, &Config { via: Via::Requests, ..config() });
+        let text = written("GET", &said, None, &ProxyConfig { via: Via::Requests, ..config() });
         assert!(text.contains("\r\nX-Forwarded-For: 6.6.6.6\r\nVia: 1.0 fred, 1.1 firebrick-"), "{text}");
         assert_eq!(text.matches("Via").count(), 1);
         assert!(written("GET", &said[..1], None, &config()).contains("\r\nVia: 1.0 fred\r\n"));
         let websocket = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
-        let text = written("GET", &websocket, None, &Config { via: Via::Both, ..config() });
+        let text = written("GET", &websocket, None, &ProxyConfig { via: Via::Both, ..config() });
         assert!(
             text.contains("\r\nVia: 1.1 firebrick-") && text.contains("\r\nUpgrade: websocket\r\n"),
             "{text}"
@@ -214,7 +214,7 @@ mod tests {
             ("X-Forwarded-Ssl", "on"),
             ("Forwarded", "for=6.6.6.6"),
         ];
-        let mut config = Config { forwarded: true, ..config() };
+        let mut config = ProxyConfig { forwarded: true, ..config() };
         let text = written("GET", &said, None, &config);
         assert!(
             text.contains("\r\nX-Forwarded-For: 192.0.2.1\r\n")

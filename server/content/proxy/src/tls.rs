@@ -1,6 +1,6 @@
 //! Builds the TLS configuration of `https` origins, including the trusted certificates.
 
-use crate::Config;
+use crate::ProxyConfig;
 use rustls::ClientConfig;
 use std::sync::Arc;
 use trust::{Error, Trusted};
@@ -9,7 +9,7 @@ use trust::{Error, Trusted};
 ///
 /// # Errors
 /// Certificates cannot be read, or there are none.
-pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client_config(config: &ProxyConfig) -> Result<Arc<ClientConfig>, String> {
     let trusted = match &config.tls_ca {
         _ if !config.tls_verify => Trusted::Any,
         Some(file) => Trusted::File(file),

@@ -9,7 +9,7 @@
 
 use crate::resolve::Addresses;
 use crate::via::Pseudonym;
-use crate::{Balance, Config, Origin, tls};
+use crate::{Balance, ProxyConfig, Origin, tls};
 use handler::Peer;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -23,7 +23,7 @@ const OUT: Duration = Duration::from_secs(10);
 
 /// The origins of a reverse proxy with their configuration, health and counters.
 pub struct Upstreams {
-    pub(crate) config: Config,
+    pub(crate) config: ProxyConfig,
     pub(crate) origins: Vec<OriginState>,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     pub(crate) via: Pseudonym,
@@ -74,7 +74,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// There is no origin, or certificates for TLS cannot be read. The text begins with the configuration's name.
-    pub fn new(config: Config) -> Result<Arc<Upstreams>, String> {
+    pub fn new(config: ProxyConfig) -> Result<Arc<Upstreams>, String> {
         if config.origins.is_empty() {
             return Err(format!("{}: no origin is given; name at least one", config.name));
         }
@@ -87,7 +87,7 @@ impl Upstreams {
 
     /// Like `new`, with a given TLS configuration and name.
     pub(crate) fn prepared(
-        config: Config,
+        config: ProxyConfig,
         tls: Option<Arc<rustls::ClientConfig>>,
         via: Pseudonym,
     ) -> Upstreams {
@@ -95,7 +95,7 @@ impl Upstreams {
         Upstreams { config, origins, tls, via, turn: AtomicUsize::new(0), started: Instant::now() }
     }
 
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ProxyConfig {
         &self.config
     }
 
@@ -243,7 +243,7 @@ mod tests {
 
     fn upstreams(count: usize, balance: Balance) -> Arc<Upstreams> {
         let origins = (0..count).map(|i| Origin::parse(&format!("http://127.0.0.1:{}", 1000 + i)).unwrap());
-        Upstreams::new(Config { balance, ..Config::new("test", origins.collect()) }).unwrap()
+        Upstreams::new(ProxyConfig { balance, ..ProxyConfig::new("test", origins.collect()) }).unwrap()
     }
 
     #[test]
@@ -329,10 +329,10 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_configuration() {
-        let none = Upstreams::new(Config::new("proxies \"/api\"", vec![]));
+        let none = Upstreams::new(ProxyConfig::new("proxies \"/api\"", vec![]));
         assert!(none.err().unwrap().starts_with("proxies \"/api\": no origin"));
         let origin = Origin::parse("https://localhost").unwrap();
-        let mut config = Config::new("proxies \"/\"", vec![origin]);
+        let mut config = ProxyConfig::new("proxies \"/\"", vec![origin]);
         config.tls_ca = Some("/nonexistent.pem".into());
         assert!(Upstreams::new(config).err().unwrap().contains("/nonexistent.pem"));
     }

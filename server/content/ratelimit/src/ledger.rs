@@ -1,4 +1,4 @@
-//! Holds the state that all threads of a process share: [`Ledger`].
+//! Holds the state that all threads of a process share: [`LimiterState`].
 //!
 //! Contract:
 //! 1. The counts of a key are in one place, so the threads of a process together never admit more than the limit.
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The counts of a process, and its threads' view of Redis.
-pub struct Ledger {
+pub struct LimiterState {
     counts: Counters<Count>,
     /// Until when a key is refused without asking Redis. No request can be admitted earlier, because the time in Redis only grows.
     refused: Counters<u64>,
@@ -39,10 +39,10 @@ pub(crate) struct Tally {
     pub(crate) alone: AtomicU64,
 }
 
-impl Ledger {
+impl LimiterState {
     /// Creates a ledger without counts. Lines for the error log go to `log`.
-    pub fn new(log: Box<dyn Fn(&str) + Send + Sync>) -> Ledger {
-        Ledger {
+    pub fn new(log: Box<dyn Fn(&str) + Send + Sync>) -> LimiterState {
+        LimiterState {
             counts: Counters::default(),
             refused: Counters::default(),
             tallies: Mutex::default(),

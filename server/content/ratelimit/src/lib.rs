@@ -3,7 +3,7 @@
 //! Why: an app should not see the tenth login in a minute, nor one client's flood, and a per-server limit changes with every pod that starts. So
 //! servers can count together in Redis; a server that loses Redis continues with its share.
 //!
-//! [`Limiter`] decides about requests on one front thread. [`Ledger`] is the shared state of a process's threads. `gcra.lua` counts requests in
+//! [`Limiter`] decides about requests on one front thread. [`LimiterState`] is the shared state of a process's threads. `gcra.lua` counts requests in
 //! Redis. [`Limit`] and [`Counters`] are the algorithms and the bounded table, which the limits of mruby handlers use too.
 //!
 //! Contract:
@@ -24,6 +24,6 @@ mod rules;
 mod store;
 
 pub use counters::Counters;
-pub use ledger::Ledger;
+pub use ledger::LimiterState;
 pub use limiter::{Judgement, Limiter, check, concerning};
 pub use rate::{Count, Limit, RateDecision, Rule};

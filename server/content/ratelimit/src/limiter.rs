@@ -1,9 +1,9 @@
 //! Applies the limits to requests on one front thread: [`Limiter`].
 
-use crate::ledger::Ledger;
+use crate::ledger::LimiterState;
 use crate::rate::Limit;
 use crate::rules::{Judged, is_below};
-use crate::store::Store;
+use crate::store::RedisCounters;
 use handler::path::Path;
 use handler::{After, Failure, Fault, Request, Response};
 use settings::{RateLimit, Settings, TrustedProxies};
@@ -31,8 +31,8 @@ pub type Judgement<'a> = Pin<Box<dyn Future<Output = Option<Box<Response>>> + 'a
 pub struct Limiter {
     rules: RefCell<Rc<[Judged]>>,
     trusted: TrustedProxies,
-    ledger: Arc<Ledger>,
-    store: Option<Store>,
+    ledger: Arc<LimiterState>,
+    store: Option<RedisCounters>,
     /// Redis does not answer this thread.
     away: Cell<bool>,
     /// Something changed for [`Limiter::keep_in_touch`].
@@ -44,7 +44,7 @@ impl Limiter {
     ///
     /// # Errors
     /// `shared.redis` is not the URL of a Redis; the text gives the reason.
-    pub fn new(settings: &Settings, ledger: Arc<Ledger>) -> Result<Rc<Limiter>, String> {
+    pub fn new(settings: &Settings, ledger: Arc<LimiterState>) -> Result<Rc<Limiter>, String> {
         let limiter = Limiter {
             rules: RefCell::new(Rc::new([])),
             trusted: settings.rack.trusted_proxies.clone(),
@@ -107,7 +107,7 @@ impl Limiter {
     }
 
     /// Asks Redis about a request. Returns how long it has to wait; `None` while Redis is away.
-    async fn ask(&self, store: &Store, rule: &Judged, key: &str) -> Option<Duration> {
+    async fn ask(&self, store: &RedisCounters, rule: &Judged, key: &str) -> Option<Duration> {
         if self.away.get() {
             return None;
         }
@@ -129,7 +129,7 @@ impl Limiter {
         }
     }
 
-    fn lost(&self, store: &Store, why: &str) {
+    fn lost(&self, store: &RedisCounters, why: &str) {
         if !self.away.replace(true) {
             self.ledger.lost(&store.address(), why);
             self.changed.notify_one();
@@ -177,9 +177,9 @@ pub fn check(settings: &Settings) -> Result<(), String> {
 }
 
 /// Returns the store of shared limits, if there are any.
-fn store(settings: &Settings) -> Result<Option<Store>, String> {
+fn store(settings: &Settings) -> Result<Option<RedisCounters>, String> {
     let shared = &settings.shared;
-    let store = shared.redis.as_ref().map(|url| Store::new(url, &shared.group, shared.timeout));
+    let store = shared.redis.as_ref().map(|url| RedisCounters::new(url, &shared.group, shared.timeout));
     store.transpose().map_err(|why| format!("shared.redis: {why}"))
 }
 
@@ -215,7 +215,7 @@ mod tests {
 
     fn limiter(limits: Vec<settings::RateLimit>) -> Rc<Limiter> {
         let settings = Settings { rate_limits: limits, ..Settings::defaults(Folder::new("/")) };
-        Limiter::new(&settings, Arc::new(Ledger::new(Box::new(|_| ())))).unwrap()
+        Limiter::new(&settings, Arc::new(LimiterState::new(Box::new(|_| ())))).unwrap()
     }
 
     async fn statuses(limiter: &Limiter, request: &Request, count: usize) -> Vec<u16> {

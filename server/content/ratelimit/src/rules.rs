@@ -1,6 +1,6 @@
 //! Determines which requests a limit applies to, and by which key they are counted: [`Judged`].
 
-use crate::ledger::{Ledger, Tally};
+use crate::ledger::{LimiterState, Tally};
 use crate::rate::{Limit, Rule};
 use handler::path::Path;
 use handler::{Request, address};
@@ -19,7 +19,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn new(written: &RateLimit, ledger: &Ledger) -> Judged {
+    pub(crate) fn new(written: &RateLimit, ledger: &LimiterState) -> Judged {
         let limit = Limit {
             rule: Rule::TokenBucket,
             count: written.rate.count,
@@ -92,7 +92,7 @@ fn has_format(path: &Path<'_>, prefix: &[u8]) -> bool {
 pub(crate) mod tests {
     use super::*;
     use handler::testing::request_from;
-    use settings::Rate;
+    use settings::RequestRate;
     use std::time::Duration;
 
     pub(crate) fn request(method: &str, path: &str, peer: Option<&str>) -> Request {
@@ -103,7 +103,7 @@ pub(crate) mod tests {
     pub(crate) fn written(name: &str) -> RateLimit {
         RateLimit {
             name: name.to_owned(),
-            rate: Rate { count: 2, period: Duration::from_secs(1) },
+            rate: RequestRate { count: 2, period: Duration::from_secs(1) },
             burst: 2,
             paths: vec![String::new()],
             methods: Vec::new(),
@@ -115,7 +115,7 @@ pub(crate) mod tests {
     }
 
     fn judged(written: RateLimit) -> Judged {
-        Judged::new(&written, &Ledger::new(Box::new(|_| ())))
+        Judged::new(&written, &LimiterState::new(Box::new(|_| ())))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Counts limits in Redis: [`Store`].
+//! Counts limits in Redis: [`RedisCounters`].
 //!
 //! Contract:
 //! 1. A decision is one script, so no two servers admit a request to the same place. The clock is Redis's.
@@ -6,7 +6,7 @@
 //! 3. No query takes longer than the time-out. Connections are reused: a query waits for connecting only before the first connection.
 
 use crate::rate::Limit;
-use redis::{Client, Config, ErrorKind, Value, ValueSink};
+use redis::{RedisClient, RedisConfig, ErrorKind, Value, ValueSink};
 use sha1::{Digest, Sha1};
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const SERVERS: &str = include_str!("servers.lua");
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// One thread's connection, and the names of keys.
-pub(crate) struct Store {
-    client: Client<ValueSink>,
+pub(crate) struct RedisCounters {
+    client: RedisClient<ValueSink>,
     prefix: String,
     timeout: Duration,
     gcra: Script,
@@ -37,16 +37,16 @@ impl Script {
     }
 }
 
-impl Store {
+impl RedisCounters {
     /// Creates a store for the Redis at `url`. It connects at the first query.
     ///
     /// # Errors
     /// Describes the mistake in the URL.
-    pub(crate) fn new(url: &str, group: &str, timeout: Duration) -> Result<Store, String> {
-        let mut config = Config { connect_timeout: CONNECT, command_timeout: timeout, ..Config::default() };
+    pub(crate) fn new(url: &str, group: &str, timeout: Duration) -> Result<RedisCounters, String> {
+        let mut config = RedisConfig { connect_timeout: CONNECT, command_timeout: timeout, ..RedisConfig::default() };
         config.set_url(url)?;
-        Ok(Store {
-            client: Client::new(config),
+        Ok(RedisCounters {
+            client: RedisClient::new(config),
             prefix: format!("firebrick:{group}"),
             timeout,
             gcra: Script::new(GCRA),

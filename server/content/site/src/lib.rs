@@ -24,7 +24,7 @@ mod testing;
 
 pub use disk::Disk;
 pub use explain::{ExplainRequest, explain};
-pub use files::store::Bounds;
+pub use files::store::CacheBounds;
 pub use links::{broken_links, refused_links};
 pub use public::{AppFiles, FilesNote, PublicFile, PublicFiles, Wanted};
 pub use site::{Forwarding, ResponseEdits, Site, SiteConfig, SiteResult};

@@ -11,7 +11,7 @@ use super::admission::{Admitted, Room};
 use super::proxied;
 use super::shake::{Secured, shake};
 use crate::pipeline::Pipeline;
-use ::tls::{Endpoint, Refusal};
+use ::tls::{Endpoint, HandshakeRefusal};
 use handler::{Failure, Fault, Peer};
 use http::{Arrival, Context, Rank};
 use net::proxy_protocol::Accepted;
@@ -60,7 +60,7 @@ pub(crate) enum Protocol {
 }
 
 /// Guards that count a connection until it ends.
-type Counts = (Admitted, stats::Connection);
+type Counts = (Admitted, stats::OpenConnection);
 
 /// Serves a connection until it ends, in its own task. The size of that task is the cost of an idle
 /// connection, so it holds only what serving needs.
@@ -292,7 +292,7 @@ impl Acceptor {
         failure: Failure,
     ) {
         let Some(_refused) = self.handshakes.refuse() else {
-            self.recorder.handshake_failed(Refusal::Displaced.name());
+            self.recorder.handshake_failed(HandshakeRefusal::Displaced.name());
             let why = &failure.reason;
             return self.log(&format!("a TLS connection was closed before its handshake: {why}"));
         };
@@ -300,7 +300,7 @@ impl Acceptor {
         let secured = match shaken {
             Ok(Some(secured)) => secured,
             Ok(None) => return,
-            Err(_) => return self.recorder.handshake_failed(Refusal::Timeout.name()),
+            Err(_) => return self.recorder.handshake_failed(HandshakeRefusal::Timeout.name()),
         };
         let Secured { stream, session, http2 } = secured;
         peer.session = Some(session);

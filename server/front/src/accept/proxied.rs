@@ -10,7 +10,7 @@
 use super::acceptor::{Acceptor, canonical};
 use handler::{Peer, PeerAddr};
 use http::Arrival;
-use net::proxy_protocol::{Accepted, Ends, Failure, Header, Socket, receive};
+use net::proxy_protocol::{Accepted, Ends, HeaderFailure, ProxyHeader, Socket, receive};
 use settings::{Bind, ProxyProtocol};
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -48,8 +48,8 @@ pub(crate) async fn introduce<S: Socket>(
     match arrival.perform(timeout(limit, receive(socket, accepted))).await? {
         Ok(Ok(header)) => Some(introduced(peer, header)),
         // Load balancers open and close a connection to check the port.
-        Ok(Err(Failure::Ended(false))) => None,
-        Ok(Err(why @ Failure::Malformed(_))) => closed(&format!(
+        Ok(Err(HeaderFailure::Ended(false))) => None,
+        Ok(Err(why @ HeaderFailure::Malformed(_))) => closed(&format!(
             "{why}; let the proxy send one (haproxy: send-proxy-v2, nginx: proxy_protocol on), or remove proxy_protocol \
              from this address"
         )),
@@ -59,7 +59,7 @@ pub(crate) async fn introduce<S: Socket>(
 }
 
 /// Replaces both addresses of the connection by those of the header.
-fn introduced(mut peer: Peer, header: Header) -> Peer {
+fn introduced(mut peer: Peer, header: ProxyHeader) -> Peer {
     match header.ends {
         Ends::Own => {}
         Ends::Inet { remote, local } => {
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn the_header_says_who_the_client_is() {
         let (remote, local) = ("[::ffff:192.0.2.1]:5".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
-        let found = introduced(peer(), Header { ends: Ends::Inet { remote, local }, tls: Some(true) });
+        let found = introduced(peer(), ProxyHeader { ends: Ends::Inet { remote, local }, tls: Some(true) });
         assert_eq!((found.remote, found.local), (PeerAddr::Inet(canonical(remote)), PeerAddr::Inet(local)));
         assert_eq!((&*found.remote_text, found.tls), ("192.0.2.1", true));
-        let unix = introduced(peer(), Header { ends: Ends::Unix, tls: None });
+        let unix = introduced(peer(), ProxyHeader { ends: Ends::Unix, tls: None });
         assert_eq!((unix.remote, &*unix.remote_text), (PeerAddr::Unix, ""));
-        let own = introduced(peer(), Header { ends: Ends::Own, tls: None });
+        let own = introduced(peer(), ProxyHeader { ends: Ends::Own, tls: None });
         assert_eq!((own.remote, &*own.remote_text, own.tls), (peer().remote, "127.0.0.1", false));
     }
 

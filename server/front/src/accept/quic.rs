@@ -14,7 +14,7 @@ use super::admission::Room;
 use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
-use ::quic::{Bounds, HandshakeData, Keys, PortSocket, SEND_WINDOW, endpoint, server_config};
+use ::quic::{QuicBounds, HandshakeData, Keys, PortSocket, SEND_WINDOW, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;
@@ -93,7 +93,7 @@ fn configuration(
     keys: &Keys,
 ) -> Result<quinn::ServerConfig, String> {
     let settings = acceptor.settings.get();
-    let bounds = Bounds {
+    let bounds = QuicBounds {
         streams: u32::try_from(settings.limits.http2_streams).unwrap_or(u32::MAX),
         stream_window: STREAM_WINDOW,
         send_window: SEND_WINDOW,
@@ -122,7 +122,7 @@ fn admit(
     }
     let refused = judgement == Judgement::Refuse || room == Room::Overfull;
     if refused || (proved && !acceptor.count_address(&mut admitted, Some(address))) {
-        acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+        acceptor.recorder.handshake_failed(HandshakeRefusal::Displaced.name());
         return incoming.refuse();
     }
     if judgement == Judgement::Replace {
@@ -134,13 +134,13 @@ fn admit(
     spawn_local(async move {
         let is_free = || acceptor.admission.is_within(max);
         if room == Room::Full && !arrival.by_server(Box::pin(acceptor.make_room(is_free))).await {
-            acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+            acceptor.recorder.handshake_failed(HandshakeRefusal::Displaced.name());
             return incoming.refuse();
         }
         let connection = arrival.perform(Box::pin(shake(&acceptor, incoming, &arrival))).await;
         drop((handshake, arrival));
         let Some(connection) = connection else {
-            return acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+            return acceptor.recorder.handshake_failed(HandshakeRefusal::Displaced.name());
         };
         let Some(connection) = connection else { return };
         if !acceptor.count_address(&mut admitted, Some(address)) {
@@ -165,10 +165,10 @@ async fn shake(acceptor: &Acceptor, incoming: Incoming, arrival: &Arrival) -> Op
     let refusal = match incoming.accept() {
         Ok(connecting) => match tokio::time::timeout(limit, connecting).await {
             Ok(Ok(connection)) => return Some(connection),
-            Ok(Err(_)) => Refusal::Closed,
-            Err(_) => Refusal::Timeout,
+            Ok(Err(_)) => HandshakeRefusal::Closed,
+            Err(_) => HandshakeRefusal::Timeout,
         },
-        Err(_) => Refusal::Closed,
+        Err(_) => HandshakeRefusal::Closed,
     };
     acceptor.recorder.handshake_failed(refusal.name());
     None
@@ -186,9 +186,9 @@ fn peer(
         connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let client = identity.as_ref().and_then(|chain| chain.first()).map(AsRef::as_ref);
     let name = settled.server_name.as_deref();
-    let session = ::tls::Session::over_quic(name, client, settled.suite, settled.resumed);
+    let session = ::tls::TlsSession::over_quic(name, client, settled.suite, settled.resumed);
     let Some(session) = session else {
-        acceptor.recorder.handshake_failed(Refusal::ClientCertificate.name());
+        acceptor.recorder.handshake_failed(HandshakeRefusal::ClientCertificate.name());
         return None;
     };
     let (version, cipher) = (session.version.name(), session.cipher);

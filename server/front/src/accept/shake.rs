@@ -2,10 +2,10 @@
 
 use super::acceptor::Acceptor;
 use crate::tls::variables;
-use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
+use ::tls::{CertificateChoice, Endpoint, Established, Failed, Hello, HandshakeRefusal};
 use handler::{Peer, Session};
 use http::Arrival;
-use net::Tls;
+use net::TlsStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 const ON_DEMAND: Duration = Duration::from_secs(60);
 
 pub(crate) struct Secured {
-    pub(crate) stream: Tls,
+    pub(crate) stream: TlsStream,
     pub(crate) session: Box<Session>,
     /// Whether the client negotiated HTTP/2.
     pub(crate) http2: bool,
@@ -34,7 +34,7 @@ pub(crate) async fn shake(
     let arrival = arrival.as_ref();
     // Boxed, here and below: each async function that a future passes through holds all of it, and many handshakes can wait at once.
     let outcome = perform(arrival, Box::pin(steps(acceptor, socket, peer, &endpoint, arrival))).await;
-    let displaced = || Err(Failed { refusal: Refusal::Displaced, remains: None, name: None });
+    let displaced = || Err(Failed { refusal: HandshakeRefusal::Displaced, remains: None, name: None });
     match outcome.unwrap_or_else(displaced) {
         Ok(established) => {
             let Established { stream, session } = established?;
@@ -98,7 +98,7 @@ async fn steps(
     let left = limit.saturating_sub(begun.elapsed());
     let (hello, choice) = hello.choose(endpoint)?;
     let (hello, choice) = match choice {
-        Choice::OnDemand(name, hooks) => {
+        CertificateChoice::OnDemand(name, hooks) => {
             let client = peer.remote.ip().map(|address| address.to_canonical());
             let asked = within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks));
             by_server(arrival, Box::pin(asked)).await?
@@ -110,13 +110,13 @@ async fn steps(
 }
 
 async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let late = Err(Failed { refusal: Refusal::Timeout, remains: None, name: None });
+    let late = Err(Failed { refusal: HandshakeRefusal::Timeout, remains: None, name: None });
     timeout(limit, step).await.unwrap_or(late)
 }
 
 /// Sends a 400 to a client that speaks plain HTTP, and closes the connection.
 async fn refuse(failed: Failed) {
-    let plain = failed.remains.as_ref().filter(|_| failed.refusal == Refusal::PlainHttp);
+    let plain = failed.remains.as_ref().filter(|_| failed.refusal == HandshakeRefusal::PlainHttp);
     let Some(remains) = plain else { return failed.linger().await };
     const TEXT: &str = "400 Bad Request\nThis port speaks HTTPS: use https:// instead of http://\n";
     let response = format!(

@@ -7,9 +7,9 @@
 //! 1. A line is written at most a tenth of a second after its request, unless the output is blocked.
 //! 2. A `write` contains only whole lines, on a descriptor in append mode, so that lines of other processes do not mix in.
 //! 3. Text from a client never results in a byte below 0x20 or a second line.
-//! 4. Lines recorded before [`Output::close`] are written before it returns. Lines are lost only if the
+//! 4. Lines recorded before [`LogOutput::close`] are written before it returns. Lines are lost only if the
 //!    output fails, or is so slow that a buffer is full. Both are reported.
-//! 5. [`Output::reopen`] loses no lines.
+//! 5. [`LogOutput::reopen`] loses no lines.
 
 mod clock;
 mod escape;
@@ -17,7 +17,7 @@ pub(crate) use escape::json;
 mod line;
 mod output;
 
-pub use output::Output;
+pub use output::LogOutput;
 
 use clock::Clock;
 use handler::Ending;

@@ -17,13 +17,13 @@ const BATCH: Duration = Duration::from_millis(20);
 const BUFFER_FULL: usize = 256 << 10;
 /// The largest buffer while the output is blocked, in bytes. Further lines are lost.
 const BUFFER_LIMIT: usize = 8 << 20;
-/// How long [`Output`] waits for its last lines when it is dropped.
+/// How long [`LogOutput`] waits for its last lines when it is dropped.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// The access log of the process: owns the file and the thread that writes to it.
-pub struct Output {
+pub struct LogOutput {
     path: Option<PathBuf>,
-    shared: Arc<Shared>,
+    shared: Arc<LogBuffers>,
     ended: Receiver<()>,
     writer: Option<JoinHandle<()>>,
 }
@@ -32,7 +32,7 @@ pub struct Output {
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Arc<Mutex<Lines>>,
-    shared: Arc<Shared>,
+    shared: Arc<LogBuffers>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Lines {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct LogBuffers {
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -64,19 +64,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Output {
+impl LogOutput {
     /// Opens the log; `None` if it is off. `report` is called on another thread when lines begin to be lost,
     /// and when they are written again.
     ///
     /// # Errors
     /// The file cannot be opened, or the thread not be started. The text names the file.
-    pub fn open(target: &Target, report: impl Fn(&str) + Send + 'static) -> io::Result<Option<Output>> {
+    pub fn open(target: &Target, report: impl Fn(&str) + Send + 'static) -> io::Result<Option<LogOutput>> {
         let (path, file) = match target {
             Target::Off => return Ok(None),
             Target::Stdout => (None, log_file::standard(io::stdout())?),
             Target::File(path) => (Some(path.clone()), append_to(path)?),
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogBuffers::default());
         let (end, ended) = mpsc::channel();
         let writer = {
             let shared = Arc::clone(&shared);
@@ -86,7 +86,7 @@ impl Output {
                 Writer::new(file, report).run(&shared);
             })?
         };
-        Ok(Some(Output { path, shared, ended, writer: Some(writer) }))
+        Ok(Some(LogOutput { path, shared, ended, writer: Some(writer) }))
     }
 
     /// Returns the log of one front thread. `request_id_header` names the field with the request id (JSON only).
@@ -126,7 +126,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for LogOutput {
     fn drop(&mut self) {
         self.end(LAST_LINES);
     }
@@ -174,7 +174,7 @@ impl<R: Fn(&str)> Writer<R> {
         Writer { piece: piece(&file), file, report, losing: 0, spare: Vec::new() }
     }
 
-    fn run(mut self, shared: &Shared) {
+    fn run(mut self, shared: &LogBuffers) {
         loop {
             let (buffers, closing) = self.next(shared);
             for buffer in &buffers {
@@ -187,7 +187,7 @@ impl<R: Fn(&str)> Writer<R> {
     }
 
     /// Waits for lines, and a little longer for more of them.
-    fn next(&mut self, shared: &Shared) -> (Vec<Arc<Mutex<Lines>>>, bool) {
+    fn next(&mut self, shared: &LogBuffers) -> (Vec<Arc<Mutex<Lines>>>, bool) {
         let asleep = |state: &mut State| !state.filled && !state.closing;
         let state =
             shared.wake.wait_while(lock(&shared.state), asleep).unwrap_or_else(PoisonError::into_inner);
@@ -284,9 +284,9 @@ mod tests {
         });
     }
 
-    fn to_file(path: &std::path::Path) -> Output {
+    fn to_file(path: &std::path::Path) -> LogOutput {
         let report = |text: &str| panic!("{text}");
-        Output::open(&Target::File(path.to_owned()), report).unwrap().unwrap()
+        LogOutput::open(&Target::File(path.to_owned()), report).unwrap().unwrap()
     }
 
     fn wait_for_lines(path: &std::path::Path, count: usize) {
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let missing = Target::File("/nonexistent/access.log".into());
-        let error = Output::open(&missing, |_| {}).map(|_| ()).unwrap_err();
+        let error = LogOutput::open(&missing, |_| {}).map(|_| ()).unwrap_err();
         assert!(error.to_string().starts_with("access log /nonexistent/access.log: "), "{error}");
-        assert!(Output::open(&Target::Off, |_| {}).unwrap().is_none());
+        assert!(LogOutput::open(&Target::Off, |_| {}).unwrap().is_none());
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         if !std::path::Path::new("/dev/full").exists() {
             return;
         }
-        let output = Output::open(&full, move |text| sender.send(text.to_owned()).unwrap()).unwrap().unwrap();
+        let output = LogOutput::open(&full, move |text| sender.send(text.to_owned()).unwrap()).unwrap().unwrap();
         let log = output.log(LogFormat::Common, None);
         (0..100).for_each(|_| record(&log, "/"));
         assert!(output.close(LONG));
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_full_loses_lines_and_counts_them() {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogBuffers::default());
         let buffer = Buffer { lines: Arc::default(), shared };
         buffer.append(|text| text.resize(BUFFER_LIMIT, b'\n'));
         buffer.append(|text| text.push(b'\n'));

@@ -12,7 +12,7 @@
 use super::carry_out;
 use cache::{Purge, Store};
 use control::cache::PurgeOrder;
-use redis::{Client, Config, Error, ErrorKind, Value, ValueSink, command};
+use redis::{RedisClient, RedisConfig, Error, ErrorKind, Value, ValueSink, command};
 use settings::Settings;
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 
 /// The stream of a group, as one server uses it.
 pub(crate) struct SharedPurges {
-    client: Client<ValueSink>,
+    client: RedisClient<ValueSink>,
     key: String,
     /// Random; orders of this server are not carried out twice.
     own: String,
@@ -54,16 +54,16 @@ impl SharedPurges {
     pub(crate) fn new(settings: &Settings) -> Result<Option<Rc<SharedPurges>>, String> {
         let shared = &settings.shared;
         let Some(url) = &shared.redis else { return Ok(None) };
-        let mut config = Config {
+        let mut config = RedisConfig {
             connect_timeout: CONNECT,
             command_timeout: shared.timeout + CONNECT,
-            ..Config::default()
+            ..RedisConfig::default()
         };
         config.set_url(url).map_err(|why| format!("shared.redis: {why}"))?;
         let key = format!("firebrick:{}:purges", shared.group);
         let place = settings.cache.disk.as_ref().map(|folder| folder.join("purges"));
         Ok(Some(Rc::new(SharedPurges {
-            client: Client::new(config),
+            client: RedisClient::new(config),
             key,
             own: format!("{:016x}", fastrand::u64(..)),
             timeout: shared.timeout + CONNECT,

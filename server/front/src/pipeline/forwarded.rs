@@ -4,15 +4,15 @@
 use handler::Request;
 use settings::TrustedProxies;
 
-/// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `Forwarded` of trusted peers.
-pub(crate) struct Forwarded {
+/// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `ForwardedFields` of trusted peers.
+pub(crate) struct ForwardedFields {
     trusted: TrustedProxies,
 }
 
-impl Forwarded {
+impl ForwardedFields {
     /// Believes the fields of `trusted` only.
-    pub(crate) fn new(trusted: TrustedProxies) -> Forwarded {
-        Forwarded { trusted }
+    pub(crate) fn new(trusted: TrustedProxies) -> ForwardedFields {
+        ForwardedFields { trusted }
     }
 
     /// Sets the request's scheme to the client's. Returns whether a trusted proxy has reported it. Removes
@@ -100,7 +100,7 @@ mod tests {
             unix: true,
         };
         let mut request = request(fields, PeerAddr::Inet(remote.parse().unwrap()));
-        Forwarded::new(trusted).apply(&mut request);
+        ForwardedFields::new(trusted).apply(&mut request);
         request.https
     }
 
@@ -114,7 +114,7 @@ mod tests {
                 unix: true,
             };
             let mut request = request(&fields, PeerAddr::Inet(remote.parse().unwrap()));
-            assert!(!Forwarded::new(trusted).apply(&mut request));
+            assert!(!ForwardedFields::new(trusted).apply(&mut request));
             assert_eq!(request.fields.len(), left, "{remote}");
         }
     }

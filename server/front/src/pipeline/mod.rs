@@ -44,7 +44,7 @@ pub(crate) use redirect::explain as explain_redirects;
 /// The steps that every request passes.
 pub(crate) struct Pipeline {
     ids: Option<RequestIds>,
-    forwarded: Forwarded,
+    forwarded: ForwardedFields,
     /// Answers health probes; `None` without configured paths.
     probes: Option<Probes>,
     /// Answers the HTTP-01 challenges of CAs.
@@ -68,7 +68,7 @@ pub(crate) struct Pipeline {
 }
 
 /// The parts that a front thread gives to its pipeline.
-pub(crate) struct Parts {
+pub(crate) struct PipelineParts {
     pub(crate) has_app: bool,
     pub(crate) content: Rc<RefCell<Rc<Content>>>,
     pub(crate) maintenance: Arc<Maintenance>,
@@ -171,9 +171,9 @@ impl Pipeline {
         settings: &Settings,
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
-        parts: Parts,
+        parts: PipelineParts,
     ) -> Pipeline {
-        let Parts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } = parts;
+        let PipelineParts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } = parts;
         // Request ids serve to find a request in the app's log.
         let id_header = settings.rack.request_id_header.as_deref();
         let write = Box::new(move |what: &str, id: Option<&[u8]>| error_log.error(what, id));
@@ -181,7 +181,7 @@ impl Pipeline {
         spawn_local(failures.follow());
         Pipeline {
             ids: id_header.filter(|_| has_app).map(RequestIds::new),
-            forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+            forwarded: ForwardedFields::new(settings.rack.trusted_proxies.clone()),
             probes: Probes::new(&settings.health, vitals),
             challenges: encryption.challenges(),
             redirects: Redirects::new(settings, encryption),

@@ -21,7 +21,7 @@ use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
 use merge::{merge, takes_restart};
 use settings::puma::Call;
-use settings::{AccessLog, Bind, Choice, Loaded, Origin, Service, Settings};
+use settings::{AccessLog, Bind, Choice, Loaded, ValueSource, Service, Settings};
 use site::AppFiles;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -269,7 +269,7 @@ impl Releases {
 /// Applies the server options of `static.json` to the settings, unless a flag or the settings file sets them.
 fn with_rules(mut settings: Settings, choices: &[Choice], sites: &Sites) -> Settings {
     // `static.json` takes precedence over environment variables, as in the buildpack.
-    let outranks = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
+    let outranks = |choice: &Choice| !matches!(choice.origin, ValueSource::Env(_));
     let chosen = |key: &str| choices.iter().any(|choice| choice.key == key && outranks(choice));
     let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
     if let Some(port) = rules.port().filter(|_| !chosen("port") && !chosen("bind"))

@@ -3,7 +3,7 @@
 use super::Edition;
 use crate::sites::local::Log;
 use handler::{Exchange, Request};
-use script::{Handling, Hops, Next, Observed, Plan, Script};
+use script::{Handling, Hops, Next, Observed, HandlerPlan, Script};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl MatchedRoute {
 impl LocalScripts {
     /// # Errors
     /// There is no mruby, or no memory for it.
-    pub(crate) fn new(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<LocalScripts>, String> {
+    pub(crate) fn new(plan: Arc<HandlerPlan>, log: Log, observed: Observed) -> Result<Rc<LocalScripts>, String> {
         let current = open(&plan, &log, &observed)?;
         Ok(Rc::new(LocalScripts {
             current: RefCell::new(current),
@@ -132,6 +132,6 @@ async fn ready(script: &Result<Rc<Script>, String>) -> Result<(), String> {
     }
 }
 
-fn open(plan: &Arc<Plan>, log: &Log, observed: &Observed) -> Result<Rc<Script>, String> {
+fn open(plan: &Arc<HandlerPlan>, log: &Log, observed: &Observed) -> Result<Rc<Script>, String> {
     Script::open_observed(plan.clone(), log.clone(), observed.clone())
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod local;
 
-use script::{Limits, Plan, Route, Source};
+use script::{RouteLimits, HandlerPlan, HandlerRoute, HandlerSource};
 use settings::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 
 /// The handlers as read at one time.
 pub(crate) struct Edition {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<HandlerPlan>,
     used: AtomicBool,
     refused: AtomicBool,
 }
 
 impl Edition {
-    pub(crate) fn new(plan: Arc<Plan>) -> Arc<Edition> {
+    pub(crate) fn new(plan: Arc<HandlerPlan>) -> Arc<Edition> {
         Arc::new(Edition { plan, used: AtomicBool::new(false), refused: AtomicBool::new(false) })
     }
 
@@ -37,7 +37,7 @@ impl Edition {
 ///
 /// # Errors
 /// A file cannot be read, a handler has a syntax error, or this program has no mruby.
-pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
+pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<HandlerPlan>>, String> {
     let mruby = &settings.mruby;
     if mruby.routes.is_empty() {
         return Ok(None);
@@ -53,7 +53,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
         };
         let handlers = route.handlers.iter().map(number).collect();
         let limits = &route.limits;
-        let limits = Limits {
+        let limits = RouteLimits {
             request_heap: limits.request_heap,
             step_time: limits.step_time,
             deadline: limits.deadline,
@@ -61,11 +61,11 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
             max_body: limits.max_body,
             reproxy: limits.reproxy,
         };
-        routes.push(Route { path: route.path.clone(), handlers, limits: Arc::new(limits) });
+        routes.push(HandlerRoute { path: route.path.clone(), handlers, limits: Arc::new(limits) });
     }
-    let sources = files.into_iter().map(|file| Source::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let sources = files.into_iter().map(|file| HandlerSource::read(file)).collect::<Result<Vec<_>, _>>()?;
     script::check(&sources)?;
-    Ok(Some(Arc::new(Plan {
+    Ok(Some(Arc::new(HandlerPlan {
         sources,
         routes,
         heap: mruby.heap,

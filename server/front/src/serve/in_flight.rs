@@ -1,7 +1,7 @@
 //! The requests in progress, and their positions in the app's code, for `GET /requests`.
 
 use super::snapshot::Snapshotter;
-use stats::{InFlight, Phase};
+use stats::{InFlight, RequestPhase};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -82,10 +82,10 @@ fn entry(
         age_ms: request.age_us() as f64 / 1_000.0,
         queue_ms: queue_us as f64 / 1_000.0,
         state: match busy {
-            _ if request.responding => Phase::Sending,
-            Some(_) => Phase::App,
-            None if on_fiber => Phase::App,
-            None => Phase::Queued,
+            _ if request.responding => RequestPhase::Sending,
+            Some(_) => RequestPhase::App,
+            None if on_fiber => RequestPhase::App,
+            None => RequestPhase::Queued,
         },
         backtrace,
     }
@@ -122,18 +122,18 @@ mod tests {
 
         let found = entry(&request(Some(Sent { serial: 7, link: 1, id: 5 })), &slots, &mut traces);
         assert_eq!((found.worker, found.pid, found.thread), (Some(2), Some(70), Some(3)));
-        assert_eq!((found.queue_ms, found.state), (2.5, Phase::App));
+        assert_eq!((found.queue_ms, found.state), (2.5, RequestPhase::App));
         assert_eq!(found.backtrace, Some(vec!["here".to_owned()]));
 
         let ahead = entry(&request(Some(Sent { serial: 7, link: 1, id: 6 })), &slots, &mut traces);
-        assert_eq!((ahead.worker, ahead.thread, ahead.state), (Some(2), None, Phase::Queued));
+        assert_eq!((ahead.worker, ahead.thread, ahead.state), (Some(2), None, RequestPhase::Queued));
         let queued = entry(&request(None), &slots, &mut traces);
         assert_eq!(
             (queued.worker, queued.pid, queued.state, queued.backtrace),
-            (None, None, Phase::Queued, None)
+            (None, None, RequestPhase::Queued, None)
         );
         assert!(queued.queue_ms > 0.0 && queued.queue_ms <= queued.age_ms);
         let lost = entry(&request(Some(Sent { serial: 8, link: 1, id: 5 })), &slots, &mut traces);
-        assert_eq!((lost.worker, lost.state), (None, Phase::Queued));
+        assert_eq!((lost.worker, lost.state), (None, RequestPhase::Queued));
     }
 }

@@ -129,7 +129,7 @@ impl Interruptions {
 
 /// The pause.
 impl Interruptions {
-    pub(crate) async fn pause(&self, order: orders::Pause) -> Result<PauseSnapshot, OrderError> {
+    pub(crate) async fn pause(&self, order: orders::CheckedPause) -> Result<PauseSnapshot, OrderError> {
         self.is_ours()?;
         let conflict = |why: &str| OrderError::Conflict(why.to_owned());
         let app = self.0.app.get().ok_or_else(|| conflict("the server is still booting"))?;
@@ -138,7 +138,7 @@ impl Interruptions {
         if self.0.vitals.state() == ServerState::Draining {
             return Err(conflict("the server is shutting down"));
         }
-        let orders::Pause { time, max, paths } = order;
+        let orders::CheckedPause { time, max, paths } = order;
         let of = match paths.as_slice() {
             [] => String::new(),
             paths => format!(", requests of {}", paths.join(", ")),

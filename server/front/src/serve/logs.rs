@@ -1,6 +1,6 @@
 //! Opens the error log and the access log, reopens them on HUP, and closes them at the end.
 
-use crate::access_log::{AccessLog, Output};
+use crate::access_log::{AccessLog, LogOutput};
 use crate::error_log::ErrorLog;
 use crate::release::Releases;
 use settings::Settings;
@@ -12,7 +12,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 pub(super) struct Logs {
     pub(super) error: Arc<ErrorLog>,
-    access: Option<Output>,
+    access: Option<LogOutput>,
 }
 
 impl Logs {
@@ -24,7 +24,7 @@ impl Logs {
         let settings = releases.settings();
         let error = Arc::new(ErrorLog::open(&settings.logs.error, settings.logs.format)?);
         let report = error.clone();
-        let access = Output::open(&settings.logs.access, move |what| report.write(what));
+        let access = LogOutput::open(&settings.logs.access, move |what| report.write(what));
         let access = access.map_err(|e| e.to_string())?;
         for warning in &releases.warnings {
             error.write(&format!("warning: {warning}"));
@@ -41,7 +41,7 @@ impl Logs {
     /// Opens both files again after a log rotation has moved them.
     pub(super) fn reopen(&self) {
         self.error.reopen();
-        if let Some(Err(e)) = self.access.as_ref().map(Output::reopen) {
+        if let Some(Err(e)) = self.access.as_ref().map(LogOutput::reopen) {
             self.error.write(&format!("warning: still writing to the old access log: {e}"));
         }
     }

@@ -221,7 +221,7 @@ impl Provider for Observer {
         self.0.interruptions.paused()
     }
 
-    async fn pause(&self, order: orders::Pause) -> Result<PauseSnapshot, OrderError> {
+    async fn pause(&self, order: orders::CheckedPause) -> Result<PauseSnapshot, OrderError> {
         self.0.interruptions.pause(order).await
     }
 

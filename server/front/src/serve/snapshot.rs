@@ -10,7 +10,7 @@ use crate::services::ServiceStates;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use cache::Store;
-use ratelimit::Ledger;
+use ratelimit::LimiterState;
 use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
@@ -34,7 +34,7 @@ pub(crate) struct Snapshotter {
     app: Option<RunningApp>,
     recorders: Vec<Recorder>,
     handlers: Vec<HandlerCounts>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<LimiterState>,
     /// `None` if no response is kept.
     store: Option<Arc<Store>>,
     encryption: Arc<Encryption>,

@@ -7,7 +7,7 @@ use crate::handover::{Handed, Offer};
 use crate::leftovers::{self, Leftovers, OwnFile};
 use crate::listen::{self, Address, Bound};
 use crate::systemd::activation::Activated;
-use control::Release;
+use control::SocketHandover;
 use settings::Settings;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct Sockets {
     ports: Vec<Bound>,
     control: Option<control::Server>,
     /// Duplicates of the control server's sockets, for a handover.
-    release: Option<Release>,
+    release: Option<SocketHandover>,
     /// Whether a generated token is printed separately because there is no banner.
     quiet: bool,
     control_files: Vec<PathBuf>,

@@ -7,12 +7,12 @@ use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;
-use crate::thread::{self, Phase, Seed};
+use crate::thread::{self, ThreadPhase, Seed};
 use crate::tls::Encryption;
 use crate::traces::Traces;
 use crate::vitals::Vitals;
 use cache::Store;
-use ratelimit::Ledger;
+use ratelimit::LimiterState;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use workers::Shared;
@@ -24,10 +24,10 @@ pub(crate) struct Threads {
     /// The counts of each thread's mruby handlers. Empty without routes to any.
     pub(crate) handlers: Vec<stats::HandlerCounts>,
     /// The counts of the rate limits.
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) ledger: Arc<LimiterState>,
     /// The kept responses; `None` if the cache is off.
     pub(crate) store: Option<Arc<Store>>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ThreadPhase>,
     drained: mpsc::Receiver<()>,
     /// Closes when all tunnels of all threads have ended after the drain. The waiting task takes it.
     pub(super) ended: Option<mpsc::Receiver<()>>,
@@ -50,13 +50,13 @@ impl Threads {
         let settings = releases.settings();
         let (first, mut evaluated) = mpsc::unbounded_channel();
         let has_handlers = releases.in_force().handlers.is_some();
-        let (phase, in_phase) = watch::channel(Phase::Serve);
+        let (phase, in_phase) = watch::channel(ThreadPhase::Serve);
         let (last, drained) = mpsc::channel(1);
         let (last_tunnel, ended) = mpsc::channel(1);
         let admission = Arc::new(Admission::default());
         let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
         let error = logs.error.clone();
-        let ledger = Arc::new(Ledger::new(Box::new(move |what| error.write(what))));
+        let ledger = Arc::new(LimiterState::new(Box::new(move |what| error.write(what))));
         let store = caching::store(&settings, &logs.error)?;
         let mut threads =
             Threads { listeners, recorders, handlers, ledger, store, phase, drained, ended: Some(ended) };
@@ -112,17 +112,17 @@ impl Threads {
 
     /// Continues accepting, but closes each connection after its next response.
     pub(super) fn leave(&self) {
-        self.phase.send_replace(Phase::Leave);
+        self.phase.send_replace(ThreadPhase::Leave);
     }
 
     /// Leaves accepting to another program, and closes each connection after its next response.
     pub(super) fn hand_over(&self) {
-        self.phase.send_replace(Phase::Yield);
+        self.phase.send_replace(ThreadPhase::Yield);
     }
 
     /// Accepts no more connections; finishes the requests in progress.
     pub(super) fn drain(&self) {
-        self.phase.send_replace(Phase::Drain);
+        self.phase.send_replace(ThreadPhase::Drain);
     }
 
     /// Waits until all threads have drained.

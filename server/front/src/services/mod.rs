@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use workers::services::Schedule;
+use workers::services::RestartSchedule;
 use workers::spawner::before_bundler;
 use workers::supervisor::Command;
 
@@ -240,7 +240,7 @@ struct SupervisedService {
 
 impl SupervisedService {
     async fn run(&mut self) {
-        let mut schedule = Schedule::default();
+        let mut schedule = RestartSchedule::default();
         while self.is_wanted() {
             let begun = Instant::now();
             let (pid, end) = match Guarded::start(&self.service, &self.place).await {

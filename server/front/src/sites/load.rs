@@ -5,8 +5,8 @@ use crate::file_state::{FileStamp, stamp};
 use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};
-use site::rules::{Mistake, Note, OriginScheme, ProxyRule, Rules};
-use site::{Bounds, SiteConfig};
+use site::rules::{RuleMistake, RuleNote, OriginScheme, ProxyRule, Rules};
+use site::{CacheBounds, SiteConfig};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const CONFIGURATION: [&str; 2] = ["firebrick.toml", "config.ru"];
 ///
 /// # Errors
 /// All errors, one after the other, each with its file and line.
-pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
+pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<RuleNote>), String> {
     let mut notes = Vec::new();
     let mut sources = Vec::new();
     let mut main = None;
@@ -48,7 +48,7 @@ pub(crate) fn agree(one: &Settings, other: &Settings) -> bool {
 ///
 /// # Errors
 /// See [`load`].
-pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<Note>), String> {
+pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<RuleNote>), String> {
     let variables = |name: &str| std::env::var(name).ok();
     let parsed = match &site.static_json {
         Some(path) => {
@@ -56,7 +56,7 @@ pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<Note>), String> {
             let text =
                 String::from_utf8(text).map_err(|_| format!("{}: expected text in UTF-8", path.display()))?;
             Rules::parse(&shown(path, &site.dir), &text, &variables)
-                .map_err(|mistakes| lines::<Mistake>(&mistakes))?
+                .map_err(|mistakes| lines::<RuleMistake>(&mistakes))?
         }
         None => Rules::from_variables(&variables),
     };
@@ -83,7 +83,7 @@ fn one(
     settings: &Settings,
     site: &Site,
     before_app: bool,
-    notes: &mut Vec<Note>,
+    notes: &mut Vec<RuleNote>,
     sources: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<SitePlan, String> {
     sources.extend(site.static_json.clone().map(|path| (path.clone(), stamp(&path))));
@@ -108,12 +108,12 @@ fn one(
 
 /// Returns the limits of one front thread's caches. Connections take precedence: files get the remaining
 /// descriptors, but at least a quarter of all.
-pub(crate) fn bounds(settings: &Settings) -> Bounds {
+pub(crate) fn bounds(settings: &Settings) -> CacheBounds {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let left = limit.saturating_sub(settings.limits.max_connections as u64 + OTHER_DESCRIPTORS);
     let share = left.max(limit / 4) / u64::from(settings.front_threads.max(1));
     let files = settings.sites.cache.open_files.min(usize::try_from(share).unwrap_or(usize::MAX)).max(16);
-    Bounds { files, bytes: settings.sites.cache.cache_memory }
+    CacheBounds { files, bytes: settings.sites.cache.cache_memory }
 }
 
 /// Descriptors for listeners, logs, event loops and others.
@@ -155,7 +155,7 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
     let origins = rule.origins.iter().map(|origin| Origin::parse(&without_base(origin)).map_err(&place));
     let origins = origins.collect::<Result<Vec<_>, _>>()?;
     let trusted = trusted.clone();
-    let config = proxy::Config {
+    let config = proxy::ProxyConfig {
         balance: rule.balance,
         connect_timeout: rule.connect_timeout,
         read_timeout: rule.read_timeout,
@@ -170,13 +170,13 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
         tls_ca: rule.tls_ca.as_ref().map(|path| site.dir.join(path)),
         health: rule.health.clone(),
         trusted: Arc::new(move |peer| trusted.trusts(peer.remote.ip())),
-        ..proxy::Config::new(name.clone(), origins)
+        ..proxy::ProxyConfig::new(name.clone(), origins)
     };
     Upstreams::new(config).map_err(place)
 }
 
 /// Returns the origin's address. Its base path is part of the target that the rules create.
-fn without_base(origin: &site::rules::Origin) -> String {
+fn without_base(origin: &site::rules::ProxyOrigin) -> String {
     let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
     let port = origin.port.map(|port| format!(":{port}")).unwrap_or_default();
     match origin.scheme {

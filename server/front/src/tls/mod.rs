@@ -13,7 +13,7 @@ mod watch;
 
 use crate::error_log::ErrorLog;
 use crate::listen::Address;
-use ::tls::{Alpn, Certificates, Endpoint, Pair, Rules, Source, TicketSecret};
+use ::tls::{Alpn, Certificates, Endpoint, Pair, Rules, CertificateSource, TicketSecret};
 use settings::{Bind, BindTls, Settings, Verify};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Encryption {
     /// The certificates of all addresses. Other crates, such as `certs`, add theirs.
     pub(crate) certificates: Arc<Certificates>,
     /// The service that obtains certificates, if it is configured.
-    pub(crate) obtaining: OnceLock<certs::Service>,
+    pub(crate) obtaining: OnceLock<certs::CertificateService>,
     addresses: Vec<EncryptedAddress>,
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
@@ -66,7 +66,7 @@ impl Encryption {
         for files in &settings.tls.certificates {
             pairs.push(open(files, &mut warnings)?);
         }
-        certificates.set(Source::Files, pairs.iter().map(|pair| pair.current().clone()).collect());
+        certificates.set(CertificateSource::Files, pairs.iter().map(|pair| pair.current().clone()).collect());
         let mut addresses: Vec<EncryptedAddress> = Vec::new();
         for tls in encrypted {
             if addresses.iter().any(|known| known.tls == *tls) {
@@ -75,7 +75,7 @@ impl Encryption {
             let own = match &tls.files {
                 Some(files) => {
                     let (own, pair) = (Certificates::new(), open(files, &mut warnings)?);
-                    own.set(Source::Files, vec![pair.current().clone()]);
+                    own.set(CertificateSource::Files, vec![pair.current().clone()]);
                     Some((own, Mutex::new(pair)))
                 }
                 None => None,

@@ -2,7 +2,7 @@
 
 use super::Encryption;
 use crate::error_log::ErrorLog;
-use certs::{HttpAnswers, Means, Service};
+use certs::{HttpAnswers, Means, CertificateService};
 use settings::{Bind, Settings};
 use stats::CertificateSnapshot;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Encryption {
         }
         self.certificates.set_expected(acme.domains());
         let log = log.clone();
-        let service = Service::start(
+        let service = CertificateService::start(
             acme,
             means,
             self.certificates.clone(),
@@ -43,12 +43,12 @@ impl Encryption {
 
     /// Allows orders: the ports are open, so challenges of a CA reach this server.
     pub(crate) fn opened(&self) {
-        self.obtaining.get().into_iter().for_each(Service::open);
+        self.obtaining.get().into_iter().for_each(CertificateService::open);
     }
 
     /// Stops the service that obtains certificates.
     pub(crate) fn stop_obtaining(&self) {
-        self.obtaining.get().into_iter().for_each(Service::stop);
+        self.obtaining.get().into_iter().for_each(CertificateService::stop);
     }
 
     /// Returns the answers to HTTP-01 challenges.

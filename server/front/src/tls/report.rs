@@ -1,7 +1,7 @@
 //! The reports about certificates in `check`, `explain`, the log and statistics.
 
 use super::Encryption;
-use ::tls::{CertificateFacts, Source};
+use ::tls::{CertificateFacts, CertificateSource};
 use settings::Settings;
 use std::sync::PoisonError;
 use std::time::SystemTime;
@@ -96,10 +96,10 @@ impl Encryption {
     }
 }
 
-fn name(source: Source) -> &'static str {
+fn name(source: CertificateSource) -> &'static str {
     match source {
-        Source::Files => "files",
-        Source::Acme => "acme",
-        Source::Local => "local",
+        CertificateSource::Files => "files",
+        CertificateSource::Acme => "acme",
+        CertificateSource::Local => "local",
     }
 }

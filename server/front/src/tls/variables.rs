@@ -2,12 +2,12 @@
 //!
 //! Contract: only the handshake sets them. A request header field cannot, because its name in the env begins with `HTTP_`.
 
-use ::tls::Session;
+use ::tls::TlsSession;
 use handler::Variable;
 use std::time::SystemTime;
 
 /// Returns the variables of a connection whose client was asked for a certificate.
-pub(crate) fn of(session: &Session) -> Vec<Variable> {
+pub(crate) fn of(session: &TlsSession) -> Vec<Variable> {
     let mut all: Vec<Variable> = Vec::new();
     let mut set = |name: &str, value: &str| all.push((name.as_bytes().into(), value.as_bytes().into()));
     set("SSL_PROTOCOL", session.version.name());

@@ -6,7 +6,7 @@
 use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
 use crate::file_state::{EVERY, FileStamp, stamp};
-use ::tls::{Certificate, Certificates, Change, Pair, Source};
+use ::tls::{Certificate, Certificates, FileChange, Pair, CertificateSource};
 use settings::Settings;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -25,7 +25,7 @@ pub(super) async fn run(encryption: Arc<Encryption>, settings: Arc<Settings>, lo
             if let Some((own, pair)) = &address.own {
                 let mut pair = pair.lock().unwrap_or_else(PoisonError::into_inner);
                 if look(&mut pair, &mut late, &log).is_some() {
-                    own.set(Source::Files, vec![pair.current().clone()]);
+                    own.set(CertificateSource::Files, vec![pair.current().clone()]);
                 }
             }
             let now = authorities(address);
@@ -45,7 +45,7 @@ fn shared(encryption: &Encryption, late: &mut Late, log: &ErrorLog) {
     if changed > 0 {
         let all: Vec<Arc<Certificate>> = pairs.iter().map(|pair| pair.current().clone()).collect();
         let certificates: &Certificates = &encryption.certificates;
-        certificates.set(Source::Files, all);
+        certificates.set(CertificateSource::Files, all);
     }
 }
 
@@ -53,17 +53,17 @@ fn shared(encryption: &Encryption, late: &mut Late, log: &ErrorLog) {
 fn look(pair: &mut Pair, late: &mut Late, log: &ErrorLog) -> Option<()> {
     let name = pair.files().cert.display().to_string();
     match pair.look() {
-        Change::None => {
+        FileChange::None => {
             if pair.is_sound() {
                 late.forget(&name);
             }
             None
         }
-        Change::Unusable(why) => {
+        FileChange::Unusable(why) => {
             late.complain(name, why);
             None
         }
-        Change::Replaced(new) => {
+        FileChange::Replaced(new) => {
             late.forget(&name);
             let facts = new.facts();
             log.write(&format!("the certificate {name} has been read again: {}", super::report::line(facts)));

@@ -9,7 +9,7 @@
 use super::config::Config;
 use super::otlp;
 use super::record::Record;
-use super::retry::{Answer, pause};
+use super::retry::{CollectorAnswer, pause};
 use super::send::Collector;
 use crate::error_log::ErrorLog;
 use std::sync::Arc;
@@ -111,14 +111,14 @@ impl Exporter {
         loop {
             let (answer, unwanted) = self.collector.send(&self.config, body.clone()).await;
             let (why, wait) = match answer {
-                Answer::Accepted => {
+                CollectorAnswer::Accepted => {
                     if let Some(text) = unwanted {
                         self.losses.log.write(&format!("traces: {text}"));
                     }
                     return;
                 }
-                Answer::Refused(why) => (why, None),
-                Answer::Later { why, after } => {
+                CollectorAnswer::Refused(why) => (why, None),
+                CollectorAnswer::Later { why, after } => {
                     (why, pause(attempt, after, fastrand::f64()).filter(|_| !*self.stop.borrow()))
                 }
             };

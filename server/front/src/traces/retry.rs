@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum CollectorAnswer {
     Accepted,
     /// The same batch may succeed later; after the given time, if the collector names one.
     Later {
@@ -22,16 +22,16 @@ pub(crate) enum Answer {
     Refused(String),
 }
 
-impl Answer {
+impl CollectorAnswer {
     /// Interprets a status and its `Retry-After`.
-    pub(crate) fn of(status: u16, retry_after: Option<&[u8]>, now: SystemTime) -> Answer {
+    pub(crate) fn of(status: u16, retry_after: Option<&[u8]>, now: SystemTime) -> CollectorAnswer {
         match status {
-            200..300 => Answer::Accepted,
-            429 | 502 | 503 | 504 => Answer::Later {
+            200..300 => CollectorAnswer::Accepted,
+            429 | 502 | 503 | 504 => CollectorAnswer::Later {
                 why: format!("the collector answered {status}"),
                 after: retry_after.and_then(|value| wait(value, now)),
             },
-            _ => Answer::Refused(format!("the collector answered {status}")),
+            _ => CollectorAnswer::Refused(format!("the collector answered {status}")),
         }
     }
 }
@@ -62,17 +62,17 @@ mod tests {
     #[test]
     fn answers_are_those_of_the_specification() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 90);
-        let of = |status, value: Option<&str>| Answer::of(status, value.map(str::as_bytes), now);
-        assert_eq!((of(200, None), of(204, None)), (Answer::Accepted, Answer::Accepted));
+        let of = |status, value: Option<&str>| CollectorAnswer::of(status, value.map(str::as_bytes), now);
+        assert_eq!((of(200, None), of(204, None)), (CollectorAnswer::Accepted, CollectorAnswer::Accepted));
         for status in [429, 502, 503, 504] {
-            let Answer::Later { after, .. } = of(status, Some("7")) else { panic!("{status}") };
+            let CollectorAnswer::Later { after, .. } = of(status, Some("7")) else { panic!("{status}") };
             assert_eq!(after, Some(Duration::from_secs(7)));
         }
         for status in [301, 400, 401, 404, 413, 500, 501] {
-            assert!(matches!(of(status, Some("7")), Answer::Refused(_)), "{status}");
+            assert!(matches!(of(status, Some("7")), CollectorAnswer::Refused(_)), "{status}");
         }
         let after = |value| match of(503, Some(value)) {
-            Answer::Later { after, .. } => after,
+            CollectorAnswer::Later { after, .. } => after,
             other => panic!("{other:?}"),
         };
         assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(90)));

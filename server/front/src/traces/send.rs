@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::otlp::ExportResponse;
-use super::retry::Answer;
+use super::retry::CollectorAnswer;
 use bytes::{Bytes, BytesMut};
 use handler::{
     Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span,
@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime};
 const LONGEST_ANSWER: usize = 64 << 10;
 
 pub(super) struct Collector {
-    client: proxy::Client,
+    client: proxy::ProxyClient,
     origin: Origin,
     peer: Rc<Peer>,
 }
@@ -29,7 +29,7 @@ impl Collector {
     /// The address is not a valid origin.
     pub(super) fn new(config: &Config) -> Result<Collector, String> {
         let origin = Origin::parse(&config.origin)?;
-        let client = proxy::Client::new(proxy::Config {
+        let client = proxy::ProxyClient::new(proxy::ProxyConfig {
             forwarded: false,
             websocket: false,
             retries: 0,
@@ -40,7 +40,7 @@ impl Collector {
             tls_ca: config.ca.as_ref().map(|(_, file)| file.clone()),
             // These are the server's own requests: no client's are forwarded.
             via: proxy::Via::Off,
-            ..proxy::Config::new("traces", Vec::new())
+            ..proxy::ProxyConfig::new("traces", Vec::new())
         });
         let peer = Rc::new(Peer {
             remote: PeerAddr::Unix,
@@ -53,18 +53,18 @@ impl Collector {
     }
 
     /// Sends a batch. Returns the outcome, and the collector's text if it has rejected some of the spans.
-    pub(super) async fn send(&self, config: &Config, batch: Bytes) -> (Answer, Option<String>) {
+    pub(super) async fn send(&self, config: &Config, batch: Bytes) -> (CollectorAnswer, Option<String>) {
         match tokio::time::timeout(config.timeout, self.ask(config, batch)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => (Answer::Later { why: explained(&failure.reason), after: None }, None),
+            Ok(Err(failure)) => (CollectorAnswer::Later { why: explained(&failure.reason), after: None }, None),
             Err(_) => {
                 let why = format!("no answer within {} s", config.timeout.as_secs_f64());
-                (Answer::Later { why, after: None }, None)
+                (CollectorAnswer::Later { why, after: None }, None)
             }
         }
     }
 
-    async fn ask(&self, config: &Config, batch: Bytes) -> Result<(Answer, Option<String>), Failure> {
+    async fn ask(&self, config: &Config, batch: Bytes) -> Result<(CollectorAnswer, Option<String>), Failure> {
         let target = config.target.clone().into_bytes();
         let exchange = Exchange {
             request: self.request(config).into(),
@@ -73,11 +73,11 @@ impl Collector {
             trace: Rc::new(Trace::default()),
         };
         let response = self.client.ask(self.origin.clone(), exchange, target).await?;
-        let answer = Answer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
+        let answer = CollectorAnswer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
         // The body is read even after a refusal, so that the connection can be reused.
         let body = read(response.body).await;
         let partial = match answer {
-            Answer::Accepted => ExportResponse::decode(body).ok().and_then(|read| read.partial_success),
+            CollectorAnswer::Accepted => ExportResponse::decode(body).ok().and_then(|read| read.partial_success),
             _ => None,
         };
         let unwanted =

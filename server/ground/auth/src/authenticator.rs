@@ -6,7 +6,7 @@
 //! 2. Credentials that this authenticator has verified before cost one SHA-256. Wrong ones are not cached.
 //! 3. A wrong password and an unknown user take the same path through the code.
 
-use crate::checks::{Busy, Checks, Client};
+use crate::checks::{TooManyChecks, Checks, PasswordClient};
 use crate::credentials::Credentials;
 use crate::htpasswd::Users;
 use crate::verified::{Fingerprint, VerifiedCache};
@@ -41,8 +41,8 @@ impl Authenticator {
     pub async fn authenticate(
         &self,
         authorization: Option<&[u8]>,
-        client: impl FnOnce() -> Client,
-    ) -> Result<Option<String>, Busy> {
+        client: impl FnOnce() -> PasswordClient,
+    ) -> Result<Option<String>, TooManyChecks> {
         let Some(value) = authorization else { return Ok(None) };
         let fingerprint = Fingerprint::of(value);
         if let Some(user) = self.cached(fingerprint) {

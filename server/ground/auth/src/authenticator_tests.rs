@@ -24,8 +24,8 @@ fn new_authenticator() -> Authenticator {
     Authenticator { checks: Checks::with(1), ..Authenticator::new(users) }
 }
 
-fn someone() -> Client {
-    Client::new(b"127.0.0.1", b"1")
+fn someone() -> PasswordClient {
+    PasswordClient::new(b"127.0.0.1", b"1")
 }
 
 async fn check_credentials(authenticator: &Authenticator, user: &str, password: &str) -> Option<String> {
@@ -88,7 +88,7 @@ async fn slow_checks_wait_and_one_clients_excess_is_refused() {
         fields.iter().map(|value| Box::pin(authenticator.authenticate(Some(value), someone))).collect();
     let refused = checks.iter_mut().map(|check| check.as_mut().poll(&mut cx)).filter(Poll::is_ready).count();
     assert_eq!(refused, 12);
-    let other = || Client::new(b"127.0.0.1", b"2");
+    let other = || PasswordClient::new(b"127.0.0.1", b"2");
     let mut login = pin!(authenticator.authenticate(Some(&right), other));
     assert!(login.as_mut().poll(&mut cx).is_pending());
     // Clients that disconnect while they wait get no check.

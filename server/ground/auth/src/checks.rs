@@ -29,23 +29,23 @@ const KNOWN: usize = 4096;
 
 /// The client whose password is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Client {
+pub struct PasswordClient {
     address: u64,
     connection: u64,
 }
 
-impl Client {
+impl PasswordClient {
     /// Creates a client with this address. `connection`: a value that tells its connections apart, such as its port.
-    pub fn new(address: &[u8], connection: &[u8]) -> Client {
+    pub fn new(address: &[u8], connection: &[u8]) -> PasswordClient {
         // The same in all threads. A client cannot choose addresses that collide.
         static KEYS: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
-        Client { address: KEYS.hash_one(address), connection: KEYS.hash_one((address, connection)) }
+        PasswordClient { address: KEYS.hash_one(address), connection: KEYS.hash_one((address, connection)) }
     }
 }
 
 /// Why a password is not checked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Busy {
+pub enum TooManyChecks {
     /// This connection has too many waiting checks.
     Client,
     /// The server has too many waiting checks.
@@ -74,10 +74,10 @@ struct State {
 
 #[derive(Debug)]
 struct Waiter {
-    client: Client,
+    client: PasswordClient,
     number: u64,
     since: Instant,
-    admit: oneshot::Sender<Result<Turn, Busy>>,
+    admit: oneshot::Sender<Result<Turn, TooManyChecks>>,
 }
 
 /// The right to compute one check, until this is dropped.
@@ -118,15 +118,15 @@ impl Checks {
     ///
     /// # Errors
     /// Too many checks wait.
-    pub(crate) async fn turn(self: &Arc<Checks>, client: Client) -> Result<Turn, Busy> {
+    pub(crate) async fn turn(self: &Arc<Checks>, client: PasswordClient) -> Result<Turn, TooManyChecks> {
         let (number, admitted) = self.join(client, Instant::now())?;
         let _place = Place { checks: self, number };
         self.admit();
-        admitted.await.unwrap_or(Err(Busy::Server))
+        admitted.await.unwrap_or(Err(TooManyChecks::Server))
     }
 
     /// Records the result of a check. `right`: the password matched.
-    pub(crate) fn checked(&self, client: Client, right: bool) {
+    pub(crate) fn checked(&self, client: PasswordClient, right: bool) {
         let mut state = self.state();
         if right {
             state.wrong.remove(&client.connection);
@@ -138,15 +138,15 @@ impl Checks {
 
     fn join(
         &self,
-        client: Client,
+        client: PasswordClient,
         now: Instant,
-    ) -> Result<(u64, oneshot::Receiver<Result<Turn, Busy>>), Busy> {
+    ) -> Result<(u64, oneshot::Receiver<Result<Turn, TooManyChecks>>), TooManyChecks> {
         let mut state = self.state();
         state.forget();
         state.expire(now);
         let same = |waiter: &&Waiter| waiter.client.connection == client.connection;
         if state.waiting.iter().filter(same).count() >= OF_CONNECTION {
-            return Err(Busy::Client);
+            return Err(TooManyChecks::Client);
         }
         let of_address =
             state.waiting.iter().filter(|waiter| waiter.client.address == client.address).count();
@@ -190,7 +190,7 @@ impl State {
     fn next(&mut self) -> Option<Waiter> {
         let last = |key: u64| self.turns.get(&key).copied().unwrap_or_default();
         let rank = |waiter: &Waiter| {
-            let Client { address, connection } = waiter.client;
+            let PasswordClient { address, connection } = waiter.client;
             let wrong = self.wrong.get(&connection).copied().unwrap_or_default();
             (last(address), wrong, last(connection), waiter.number)
         };
@@ -215,7 +215,7 @@ impl State {
         };
         let meant = (0..self.waiting.len()).filter(|&place| is_meant(&self.waiting[place]));
         if let Some(place) = meant.max_by_key(|&place| rank(&self.waiting[place])) {
-            let _ = self.waiting.swap_remove(place).admit.send(Err(Busy::Client));
+            let _ = self.waiting.swap_remove(place).admit.send(Err(TooManyChecks::Client));
         }
     }
 
@@ -223,7 +223,7 @@ impl State {
     fn expire(&mut self, now: Instant) {
         let is_late = |waiter: &mut Waiter| now.saturating_duration_since(waiter.since) >= PATIENCE;
         for late in self.waiting.extract_if(.., is_late) {
-            let _ = late.admit.send(Err(Busy::Server));
+            let _ = late.admit.send(Err(TooManyChecks::Server));
         }
     }
 
@@ -245,14 +245,14 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    fn client(address: u8, connection: u8) -> Client {
-        Client::new(&[address], &[connection])
+    fn client(address: u8, connection: u8) -> PasswordClient {
+        PasswordClient::new(&[address], &[connection])
     }
 
-    type Waiting = Pin<Box<dyn Future<Output = Result<Turn, Busy>>>>;
+    type Waiting = Pin<Box<dyn Future<Output = Result<Turn, TooManyChecks>>>>;
 
     /// Returns waits that have been polled once.
-    fn waiting(checks: &Arc<Checks>, clients: impl IntoIterator<Item = Client>) -> Vec<(Client, Waiting)> {
+    fn waiting(checks: &Arc<Checks>, clients: impl IntoIterator<Item = PasswordClient>) -> Vec<(PasswordClient, Waiting)> {
         let begin = |client| {
             let checks = checks.clone();
             let mut one: Waiting = Box::pin(async move { checks.turn(client).await });
@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// Removes and returns a wait that is ready.
-    fn ready(all: &mut Vec<(Client, Waiting)>) -> Option<(Client, Result<Turn, Busy>)> {
+    fn ready(all: &mut Vec<(PasswordClient, Waiting)>) -> Option<(PasswordClient, Result<Turn, TooManyChecks>)> {
         let mut cx = Context::from_waker(Waker::noop());
         for place in 0..all.len() {
             if let Poll::Ready(turn) = all[place].1.as_mut().poll(&mut cx) {
@@ -273,7 +273,7 @@ mod tests {
         None
     }
 
-    fn first(checks: &Arc<Checks>, client: Client) -> Turn {
+    fn first(checks: &Arc<Checks>, client: PasswordClient) -> Turn {
         let mut turn = pin!(checks.turn(client));
         match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(turn)) => turn,
@@ -303,7 +303,7 @@ mod tests {
             match turn {
                 Ok(_) => order.push(whose),
                 Err(why) => {
-                    assert_eq!(why, Busy::Client);
+                    assert_eq!(why, TooManyChecks::Client);
                     refused += 1;
                 }
             }
@@ -320,7 +320,7 @@ mod tests {
         let mut all = waiting(&checks, (0..OF_CONNECTION).map(|_| client(1, 1)));
         let mut more = pin!(checks.turn(client(1, 1)));
         let now = more.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(now, Poll::Ready(Err(Busy::Client))));
+        assert!(matches!(now, Poll::Ready(Err(TooManyChecks::Client))));
         for address in 2..200 {
             all.extend(waiting(&checks, (0..3).map(|number| client(address, number))));
         }
@@ -339,7 +339,7 @@ mod tests {
         let running = first(&checks, client(0, 0));
         let mut all = waiting(&checks, [client(1, 1)]);
         checks.state().expire(Instant::now() + PATIENCE);
-        assert!(matches!(ready(&mut all), Some((_, Err(Busy::Server)))));
+        assert!(matches!(ready(&mut all), Some((_, Err(TooManyChecks::Server)))));
         drop(running);
     }
 }

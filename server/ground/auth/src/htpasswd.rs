@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct HtpasswdMistake {
     /// The file's name, or the environment variable.
     pub file: String,
     /// The line number, from 1; 0 for an environment variable.
@@ -22,7 +22,7 @@ pub struct Mistake {
     pub message: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for HtpasswdMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.message),
@@ -31,7 +31,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for HtpasswdMistake {}
 
 /// User names and their password hashes.
 #[derive(Debug, Clone, Default)]
@@ -48,14 +48,14 @@ impl Users {
     ///
     /// # Errors
     /// All malformed lines.
-    pub fn parse(name: &str, text: &str) -> Result<Users, Vec<Mistake>> {
+    pub fn parse(name: &str, text: &str) -> Result<Users, Vec<HtpasswdMistake>> {
         let mut users = Users::default();
         let mut mistakes = Vec::new();
         for (index, line) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate() {
             match parse_line(line) {
                 Ok(Some((user, hash))) => users.insert(user, hash),
                 Ok(None) => {}
-                Err(message) => mistakes.push(Mistake { file: name.to_owned(), line: index + 1, message }),
+                Err(message) => mistakes.push(HtpasswdMistake { file: name.to_owned(), line: index + 1, message }),
             }
         }
         if mistakes.is_empty() { Ok(users) } else { Err(mistakes) }
@@ -65,8 +65,8 @@ impl Users {
     ///
     /// # Errors
     /// The name is invalid, or the password is not a supported hash.
-    pub fn with(mut self, user: &str, hash: &str) -> Result<Users, Mistake> {
-        let mistake = |file: &str, message| Mistake { file: file.to_owned(), line: 0, message };
+    pub fn with(mut self, user: &str, hash: &str) -> Result<Users, HtpasswdMistake> {
+        let mistake = |file: &str, message| HtpasswdMistake { file: file.to_owned(), line: 0, message };
         check_name(user).map_err(|message| mistake("BASIC_AUTH_USERNAME", message))?;
         let hash = Hash::parse(hash.trim_ascii()).map_err(|message| {
             mistake("BASIC_AUTH_PASSWORD", format!("the password of {user:?} {message}"))
@@ -173,7 +173,7 @@ mod tests {
             "ann:{SHA}\nbob\n\n:{SHA}\ncy:hunter2\ndee:realm:0123456789abcdef0123456789abcdef\ne\tf:{SHA}\n"
         );
         let mistakes = Users::parse("conf/.htpasswd", &text).unwrap_err();
-        let messages: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+        let messages: Vec<String> = mistakes.iter().map(HtpasswdMistake::to_string).collect();
         for (message, (begin, part)) in messages.iter().zip([
             ("conf/.htpasswd:2: ", "no colon"),
             ("conf/.htpasswd:4: ", "empty"),

@@ -14,5 +14,5 @@ mod md5_crypt;
 mod verified;
 
 pub use authenticator::{Authenticator, challenge};
-pub use checks::{Busy, Client};
-pub use htpasswd::{Mistake, Users};
+pub use checks::{TooManyChecks, PasswordClient};
+pub use htpasswd::{HtpasswdMistake, Users};

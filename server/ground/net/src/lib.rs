@@ -33,7 +33,7 @@ pub use stream::Stream;
 pub use subnet::Subnet;
 pub use sys::socket::Delivery;
 pub use timers::{Lane, Timer, Timers};
-pub use tls::Tls;
+pub use tls::TlsStream;
 pub use transport::Transport;
 pub use tunnel::{TunnelEnd, tunnel_end};
 

@@ -1,6 +1,6 @@
 //! A connected stream whose kind is chosen at run time: TCP, a Unix socket, or TLS over TCP.
 
-use crate::{Delivery, Tls, Transport};
+use crate::{Delivery, TlsStream, Transport};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<Tls>),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -28,7 +28,7 @@ macro_rules! delegate {
             Stream::Tcp($stream) => $call,
             Stream::Unix($stream) => $call,
             Stream::Tls(tls) => {
-                let $stream: &Tls = tls;
+                let $stream: &TlsStream = tls;
                 $call
             }
         }

@@ -40,7 +40,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-pub struct Tls {
+pub struct TlsStream {
     socket: TcpStream,
     /// Boxed, because a session has 1.1 KB, and each future that a connection passes through has room for this type.
     session: Box<RefCell<Connection>>,
@@ -55,7 +55,7 @@ pub struct Tls {
 }
 
 /// Announces the end of the stream, so that the other side can tell it from a cut (RFC 8446 section 6.1).
-impl Drop for Tls {
+impl Drop for TlsStream {
     fn drop(&mut self) {
         let session = self.session.get_mut();
         if !self.aborted.get() && !session.is_handshaking() {
@@ -101,25 +101,25 @@ impl Write for Wire<'_> {
     }
 }
 
-impl Tls {
+impl TlsStream {
     /// Performs the handshake as the client of `host`.
     ///
     /// # Errors
     /// The other side does not speak TLS, or its certificate is not trusted.
-    pub async fn connect(config: Arc<ClientConfig>, host: &str, socket: TcpStream) -> io::Result<Tls> {
+    pub async fn connect(config: Arc<ClientConfig>, host: &str, socket: TcpStream) -> io::Result<TlsStream> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "its name cannot be in a certificate"))?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        Tls::shake_hands(session.into(), socket).await
+        TlsStream::shake_hands(session.into(), socket).await
     }
 
     /// Performs the handshake as the server.
     ///
     /// # Errors
     /// The client does not speak TLS, or offers nothing that `config` accepts.
-    pub async fn accept(config: Arc<ServerConfig>, socket: TcpStream) -> io::Result<Tls> {
+    pub async fn accept(config: Arc<ServerConfig>, socket: TcpStream) -> io::Result<TlsStream> {
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
-        Tls::shake_hands(session.into(), socket).await
+        TlsStream::shake_hands(session.into(), socket).await
     }
 
     /// Completes the handshake of a session that has read the client's first message. On failure, the client
@@ -130,8 +130,8 @@ impl Tls {
     pub async fn accept_session(
         session: ServerConnection,
         socket: TcpStream,
-    ) -> Result<Tls, (io::Error, Tls)> {
-        let tls = Tls::unshaken(session.into(), socket);
+    ) -> Result<TlsStream, (io::Error, TlsStream)> {
+        let tls = TlsStream::unshaken(session.into(), socket);
         match poll_fn(|cx| tls.poll_handshake(cx)).await {
             Ok(()) => Ok(tls),
             Err(error) => Err((error, tls)),
@@ -150,8 +150,8 @@ impl Tls {
         }
     }
 
-    fn unshaken(session: Connection, socket: TcpStream) -> Tls {
-        Tls {
+    fn unshaken(session: Connection, socket: TcpStream) -> TlsStream {
+        TlsStream {
             socket,
             session: Box::new(RefCell::new(session)),
             unread: Cell::new(false),
@@ -161,8 +161,8 @@ impl Tls {
         }
     }
 
-    async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<Tls> {
-        let tls = Tls::unshaken(session, socket);
+    async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<TlsStream> {
+        let tls = TlsStream::unshaken(session, socket);
         poll_fn(|cx| tls.poll_handshake(cx)).await?;
         Ok(tls)
     }
@@ -195,7 +195,7 @@ impl Tls {
         self.process(session).map(|()| n)
     }
 
-    /// Like [`Tls::receive`], but reads several records with one system call and puts their plain text into
+    /// Like [`TlsStream::receive`], but reads several records with one system call and puts their plain text into
     /// `buffer`; the session alone reads 4 KiB at a time. `buffer` has room for [`CHUNK`] and [`PARTIAL`].
     /// Returns the number of plain-text bytes: 0 if the socket has ended or no record is complete.
     fn receive_many(
@@ -314,7 +314,7 @@ impl Tls {
     }
 }
 
-impl Transport for Tls {
+impl Transport for TlsStream {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.unread.get() { Poll::Ready(()) } else { Transport::poll_readable(&self.socket, cx) }
     }

@@ -1,6 +1,6 @@
 //! Tests pairs of TLS connections over real sockets: the state after reads and peeks.
 
-use super::Tls;
+use super::TlsStream;
 use crate::Transport;
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::PrivateKeyDer;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Returns a client and a server after their handshake.
-async fn pair() -> (Tls, Tls) {
+async fn pair() -> (TlsStream, TlsStream) {
     let made = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
@@ -27,14 +27,14 @@ async fn pair() -> (Tls, Tls) {
     let address = listener.local_addr().unwrap();
     let (client, server) = tokio::join!(
         async {
-            Tls::connect(Arc::new(client), "localhost", TcpStream::connect(address).await.unwrap()).await
+            TlsStream::connect(Arc::new(client), "localhost", TcpStream::connect(address).await.unwrap()).await
         },
-        async { Tls::accept(Arc::new(server), listener.accept().await.unwrap().0).await },
+        async { TlsStream::accept(Arc::new(server), listener.accept().await.unwrap().0).await },
     );
     (client.unwrap(), server.unwrap())
 }
 
-async fn send(from: &Tls, mut bytes: &[u8]) {
+async fn send(from: &TlsStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         poll_fn(|cx| from.poll_writable(cx)).await;
         match from.try_write(&[IoSlice::new(bytes)], false) {
@@ -46,7 +46,7 @@ async fn send(from: &Tls, mut bytes: &[u8]) {
 }
 
 /// Reads until `buffer` is full.
-async fn fill(to: &Tls, buffer: &mut [u8]) {
+async fn fill(to: &TlsStream, buffer: &mut [u8]) {
     let mut filled = 0;
     while filled < buffer.len() {
         poll_fn(|cx| to.poll_readable(cx)).await;
@@ -57,12 +57,12 @@ async fn fill(to: &Tls, buffer: &mut [u8]) {
     }
 }
 
-fn is_readable(tls: &Tls) -> bool {
+fn is_readable(tls: &TlsStream) -> bool {
     tls.poll_readable(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Waits and returns the result of a peek. Sleeps between attempts, so that a readiness that never ends does not hang the test.
-async fn look(tls: &Tls) -> bool {
+async fn look(tls: &TlsStream) -> bool {
     for _ in 0..200 {
         poll_fn(|cx| tls.poll_readable(cx)).await;
         match tls.try_peek() {
@@ -76,7 +76,7 @@ async fn look(tls: &Tls) -> bool {
 }
 
 /// Waits until `tls` is empty: its peer's tickets arrive after the handshake without plain text.
-async fn settle(tls: &Tls) {
+async fn settle(tls: &TlsStream) {
     for _ in 0..200 {
         match tls.try_peek() {
             Ok(bytes) => panic!("bytes {bytes} where none were sent"),

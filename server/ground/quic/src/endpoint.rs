@@ -2,7 +2,7 @@
 
 use crate::session;
 use crate::socket::SteeredSocket;
-use crate::steering::Mailbox;
+use crate::steering::PacketMailbox;
 use aws_lc_rs::{hkdf, hmac};
 use quinn::{
     Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt,
@@ -22,7 +22,7 @@ const ALL_FIRST_BYTES: u64 = 8 << 20;
 
 /// The limits of a connection.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct QuicBounds {
     /// The number of simultaneous requests.
     pub streams: u32,
     /// Bytes that a client may send on a stream before they are consumed.
@@ -68,7 +68,7 @@ pub const UNI_STREAMS: u32 = 16;
 /// `crypto` has no AES-128-GCM, which protects the first packets (RFC 9001 section 5.2).
 pub fn server_config(
     crypto: Arc<rustls::ServerConfig>,
-    bounds: &Bounds,
+    bounds: &QuicBounds,
     keys: &Keys,
 ) -> Result<ServerConfig, String> {
     let crypto = session::Server::new(crypto)?;
@@ -97,7 +97,7 @@ pub fn server_config(
 /// The socket cannot be used.
 pub fn endpoint(
     socket: UdpSocket,
-    mailbox: Mailbox,
+    mailbox: PacketMailbox,
     config: ServerConfig,
     keys: &Keys,
 ) -> io::Result<Endpoint> {

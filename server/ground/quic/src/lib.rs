@@ -17,8 +17,8 @@ mod session;
 mod socket;
 mod steering;
 
-pub use endpoint::{Bounds, Keys, SEND_WINDOW, SMALL_WINDOW, UNI_STREAMS, endpoint, server_config};
+pub use endpoint::{QuicBounds, Keys, SEND_WINDOW, SMALL_WINDOW, UNI_STREAMS, endpoint, server_config};
 pub use port::{Port, PortSocket};
 pub use quinn;
 pub use session::{HandshakeData, TlsError, client_config};
-pub use steering::{Mailbox, Steering};
+pub use steering::{PacketMailbox, Steering};

@@ -2,7 +2,7 @@
 //! do not keep the packets of a client together.
 
 use crate::endpoint::Keys;
-use crate::steering::{Mailbox, Steering};
+use crate::steering::{PacketMailbox, Steering};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -25,7 +25,7 @@ pub struct PortSocket {
     /// The non-blocking socket.
     pub socket: UdpSocket,
     /// Receives this thread's packets from other threads.
-    pub mailbox: Mailbox,
+    pub mailbox: PacketMailbox,
     pub keys: Keys,
 }
 

@@ -1,6 +1,6 @@
 //! A thread's UDP socket: hands packets of other threads over to them, and receives its own packets from them.
 
-use crate::steering::{Datagram, Mailbox};
+use crate::steering::{Datagram, PacketMailbox};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use std::io::{self, IoSliceMut};
@@ -13,11 +13,11 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 pub(crate) struct SteeredSocket {
     inner: Arc<dyn AsyncUdpSocket>,
-    mailbox: Mailbox,
+    mailbox: PacketMailbox,
 }
 
 impl SteeredSocket {
-    pub(crate) fn new(inner: Arc<dyn AsyncUdpSocket>, mailbox: Mailbox) -> SteeredSocket {
+    pub(crate) fn new(inner: Arc<dyn AsyncUdpSocket>, mailbox: PacketMailbox) -> SteeredSocket {
         SteeredSocket { inner, mailbox }
     }
 

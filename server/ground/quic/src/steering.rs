@@ -29,7 +29,7 @@ pub struct Steering {
 
 /// The receiving end of a thread.
 #[derive(Debug)]
-pub struct Mailbox {
+pub struct PacketMailbox {
     index: u8,
     steering: Steering,
     received: Mutex<mpsc::Receiver<Datagram>>,
@@ -37,11 +37,11 @@ pub struct Mailbox {
 
 impl Steering {
     /// Creates mailboxes for that many threads, in order.
-    pub fn mailboxes(threads: u8) -> Vec<Mailbox> {
+    pub fn mailboxes(threads: u8) -> Vec<PacketMailbox> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(MAILBOX)).unzip();
         let steering = Steering { mailboxes: senders.into() };
         let mailbox =
-            |(index, received)| Mailbox { index, steering: steering.clone(), received: Mutex::new(received) };
+            |(index, received)| PacketMailbox { index, steering: steering.clone(), received: Mutex::new(received) };
         (0..threads).zip(receivers).map(mailbox).collect()
     }
 }
@@ -58,7 +58,7 @@ fn owner(datagram: &[u8], threads: usize) -> Option<usize> {
     }
 }
 
-impl Mailbox {
+impl PacketMailbox {
     /// Whether a datagram is for this thread.
     pub(crate) fn is_own(&self, datagram: &[u8]) -> bool {
         owner(datagram, self.steering.mailboxes.len()).is_none_or(|index| index == usize::from(self.index))

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use quic::quinn::{self, Endpoint};
-use quic::{Bounds, Keys, Steering, endpoint, server_config};
+use quic::{QuicBounds, Keys, Steering, endpoint, server_config};
 use rustls::pki_types::PrivateKeyDer;
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -19,8 +19,8 @@ fn socket(address: SocketAddr) -> UdpSocket {
     socket.into()
 }
 
-fn bounds() -> Bounds {
-    Bounds { streams: 100, stream_window: 1 << 20, send_window: 1 << 20, idle: Duration::from_secs(30) }
+fn bounds() -> QuicBounds {
+    QuicBounds { streams: 100, stream_window: 1 << 20, send_window: 1 << 20, idle: Duration::from_secs(30) }
 }
 
 fn crypto() -> (rustls::ServerConfig, rustls::ClientConfig) {

@@ -3,7 +3,7 @@
 //! Contract: collecting never fails, and blank variables count as unset.
 
 use crate::environment::Environment;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::table;
 use crate::written::{Written, WrittenValues};
@@ -29,13 +29,13 @@ pub(crate) fn collect(arguments: &[Argument], environment: &dyn Environment) -> 
                 [one] => Raw::Word(one.clone()),
                 many => Raw::List(many.iter().cloned().map(Raw::Word).collect()),
             };
-            given.add(about.key, Written { raw, origin: Origin::Flag(argument.flag.clone()) });
+            given.add(about.key, Written { raw, origin: ValueSource::Flag(argument.flag.clone()) });
         }
         for name in about.env {
             if let Some(value) = environment.var(name).filter(|value| !value.trim().is_empty()) {
                 given.add(
                     about.key,
-                    Written { raw: Raw::Word(value), origin: Origin::Env((*name).to_owned()) },
+                    Written { raw: Raw::Word(value), origin: ValueSource::Env((*name).to_owned()) },
                 );
             }
         }

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::kind::Mistake;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 
 /// A mistake in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    pub origin: Origin,
+    pub origin: ValueSource,
     /// The value as written: `workers = "many"`, `--workers many`, `WEB_CONCURRENCY=many`.
     pub written: String,
     /// The description of the mistake.
@@ -20,7 +20,7 @@ pub struct Error {
 
 impl Error {
     /// Returns the mistake of a value that its option does not accept.
-    pub(crate) fn value(key: &str, raw: &Raw, origin: &Origin, mistake: Mistake, expected: &str) -> Error {
+    pub(crate) fn value(key: &str, raw: &Raw, origin: &ValueSource, mistake: Mistake, expected: &str) -> Error {
         let expected = mistake.expected.unwrap_or_else(|| expected.to_owned());
         let written = written(key, raw, origin);
         Error {
@@ -32,26 +32,26 @@ impl Error {
     }
 
     /// Returns the mistake of a valid value that contradicts another one.
-    pub(crate) fn conflict(key: &str, raw: &Raw, origin: &Origin, problem: impl Into<String>) -> Error {
+    pub(crate) fn conflict(key: &str, raw: &Raw, origin: &ValueSource, problem: impl Into<String>) -> Error {
         let written = written(key, raw, origin);
         Error { origin: origin.clone(), written, problem: problem.into(), nearest: None }
     }
 }
 
 /// Returns a value with its name, as written in its source.
-pub(crate) fn written(key: &str, raw: &Raw, origin: &Origin) -> String {
+pub(crate) fn written(key: &str, raw: &Raw, origin: &ValueSource) -> String {
     match (origin, raw) {
-        (Origin::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
-        (Origin::Flag(flag), raw) => format!("{flag} {raw}"),
-        (Origin::Env(name), raw) => format!("{name}={raw}"),
-        (Origin::Puma { call, .. }, _) => call.to_string(),
-        (Origin::File { .. } | Origin::Default, raw) => format!("{key} = {raw}"),
+        (ValueSource::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
+        (ValueSource::Flag(flag), raw) => format!("{flag} {raw}"),
+        (ValueSource::Env(name), raw) => format!("{name}={raw}"),
+        (ValueSource::Puma { call, .. }, _) => call.to_string(),
+        (ValueSource::File { .. } | ValueSource::Default, raw) => format!("{key} = {raw}"),
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Origin::File { .. } | Origin::Puma { .. } = self.origin {
+        if let ValueSource::File { .. } | ValueSource::Puma { .. } = self.origin {
             write!(f, "{}: ", self.origin)?;
         }
         // A path may contain a line break, but a message is one line.

@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
 use crate::nearest::{nearest, nearest_within};
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::table;
 use crate::written::{Named, Route, Table, Written, WrittenValues};
@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    fn unknown(&mut self, key: &str, item: &Item, origin: Origin) {
+    fn unknown(&mut self, key: &str, item: &Item, origin: ValueSource) {
         let (written, problem, nearest) = if is_section(key) {
             (format!("{key} = {}", raw(item)), format!("expected a table: [{key}]"), None)
         } else if key == QUEUE_CLASSES {
@@ -205,8 +205,8 @@ impl Reader<'_> {
         });
     }
 
-    fn origin(&self, offset: usize) -> Origin {
-        Origin::File { path: self.path.to_owned(), line: line_at(self.text, offset) }
+    fn origin(&self, offset: usize) -> ValueSource {
+        ValueSource::File { path: self.path.to_owned(), line: line_at(self.text, offset) }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::control::{control_elsewhere, control_path};
 use crate::discover::Discovered;
 use crate::environment::{Environment, state_dir};
 use crate::error::{Error, Errors};
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::puma::{self, Call};
 use crate::raw::Raw;
 use crate::reading::{Attached, Reading};
@@ -67,7 +67,7 @@ impl Reading {
         for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
             if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
                 let raw = Raw::Word(value.clone());
-                given.add(entry.about().key, Written { raw, origin: Origin::Default });
+                given.add(entry.about().key, Written { raw, origin: ValueSource::Default });
             }
         }
         // An app's release is one unit that a reload replaces. Without an app, a link to the files is followed wherever it leads at the time.
@@ -76,7 +76,7 @@ impl Reading {
         let is_named = given
             .written(app::TARGET.about.key)
             .first()
-            .is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
+            .is_some_and(|typed| matches!(typed.origin, ValueSource::Flag(_)));
         let nothing_else =
             target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
         let nothing_else =
@@ -144,17 +144,17 @@ fn host_sites(given: &WrittenValues, dir: &Path) -> Vec<(String, Written, Option
 
 /// Sorts mistakes in the order of flags, variables and lines of the file, and quotes the file's own spelling.
 fn sorted(mut errors: Vec<Error>, given: &WrittenValues) -> Errors {
-    for error in errors.iter_mut().filter(|error| matches!(error.origin, Origin::File { .. })) {
+    for error in errors.iter_mut().filter(|error| matches!(error.origin, ValueSource::File { .. })) {
         if let Some((_, typed)) = given.spellings.iter().find(|(shown, _)| *shown == error.written) {
             error.written.clone_from(typed);
         }
     }
     errors.sort_by_key(|error| match &error.origin {
-        Origin::Flag(_) => (0, 0),
-        Origin::Env(_) => (1, 0),
-        Origin::File { line, .. } => (2, *line),
-        Origin::Puma { line, .. } => (3, *line),
-        Origin::Default => (4, 0),
+        ValueSource::Flag(_) => (0, 0),
+        ValueSource::Env(_) => (1, 0),
+        ValueSource::File { line, .. } => (2, *line),
+        ValueSource::Puma { line, .. } => (3, *line),
+        ValueSource::Default => (4, 0),
     });
     Errors(errors)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The place where a value was written, strongest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum ValueSource {
     /// A flag or argument, in its typed form: `--port`, `DIR`.
     Flag(String),
     Env(String),
@@ -29,24 +29,24 @@ pub enum Origin {
     Default,
 }
 
-impl Origin {
+impl ValueSource {
     /// Returns the base of relative paths: the current directory of the command, or the app's directory.
     pub(crate) fn base<'a>(&self, typed_in: &'a Path, app: &'a Path) -> &'a Path {
         match self {
-            Origin::Flag(_) | Origin::Env(_) => typed_in,
-            Origin::File { .. } | Origin::Puma { .. } | Origin::Default => app,
+            ValueSource::Flag(_) | ValueSource::Env(_) => typed_in,
+            ValueSource::File { .. } | ValueSource::Puma { .. } | ValueSource::Default => app,
         }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Flag(name) | Origin::Env(name) => write!(f, "{name}"),
-            Origin::File { path, line } | Origin::Puma { path, line, .. } => {
+            ValueSource::Flag(name) | ValueSource::Env(name) => write!(f, "{name}"),
+            ValueSource::File { path, line } | ValueSource::Puma { path, line, .. } => {
                 write!(f, "{}:{line}", path.display())
             }
-            Origin::Default => write!(f, "default"),
+            ValueSource::Default => write!(f, "default"),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Contract:
 //! 1. [`METHODS`] has a row for every method of Puma's DSL, versions 5 to 8, and for older names: what the method does here, or why it does
 //!    nothing.
-//! 2. [`map`] is pure and never panics. Each call becomes one [`Row`] of the table that `firebrick check` prints, and sets any number of values.
+//! 2. [`map`] is pure and never panics. Each call becomes one [`CallDescription`] of the table that `firebrick check` prints, and sets any number of values.
 //!    The options check these values, not this module.
 //! 3. As in Puma, the last call of a method wins; addresses add up.
 
@@ -21,14 +21,14 @@ mod outcome;
 mod refusal;
 mod toml;
 
-pub use call::{Call, Value};
+pub use call::{Call, PumaValue};
 pub use docs::{markdown, ruby};
 pub(crate) use find::{find, is_ruby};
 pub use map::map;
 pub use mapping::Mapped;
 pub use methods::{METHODS, Method, nearest_method};
-pub use outcome::{CallOutcome, Class, Row};
-pub use refusal::{Evaluated, Refusal};
+pub use outcome::{CallOutcome, CallEffect, CallDescription};
+pub use refusal::{Evaluated, PumaRefusal};
 pub use toml::{left_out, toml};
 
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::error::{Error, written};
 use crate::file;
 use crate::nearest::nearest;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::puma::{self, Mapped, PumaFile};
 use crate::raw::Raw;
 use crate::table::{self, app, mruby, workers};
@@ -94,7 +94,7 @@ pub(crate) struct Target {
 fn target(given: &WrittenValues, typed_in: &Path) -> Result<Target, Error> {
     let about = &app::TARGET.about;
     let argument = given.written(about.key).first();
-    let default = Written { raw: Raw::Word(about.default.to_owned()), origin: Origin::Default };
+    let default = Written { raw: Raw::Word(about.default.to_owned()), origin: ValueSource::Default };
     let Written { raw, origin } = argument.unwrap_or(&default);
     let text = raw.text().unwrap_or_default();
     let typed = typed_in.join(text);
@@ -253,7 +253,7 @@ impl Target {
 }
 
 /// Returns the mistake of a `puma.rb` that names a missing file.
-fn refused(path: &str, origin: &Origin, problem: &str) -> Error {
+fn refused(path: &str, origin: &ValueSource, problem: &str) -> Error {
     let written = written("path", &Raw::Text(path.to_owned()), origin);
     Error { origin: origin.clone(), written, problem: problem.to_owned(), nearest: None }
 }
@@ -270,7 +270,7 @@ fn read(path: &Path) -> Result<String, String> {
 fn unreadable(path: &Path, problem: String, named: Option<&Written>) -> Error {
     let (origin, written) = match named {
         Some(named) => (named.origin.clone(), written(app::CONFIG.about.key, &named.raw, &named.origin)),
-        None => (Origin::Default, path.display().to_string()),
+        None => (ValueSource::Default, path.display().to_string()),
     };
     Error { origin, written, problem, nearest: None }
 }

@@ -25,8 +25,8 @@ use crate::auto::{Chosen, auto_front_threads, auto_workers, worker_room};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::nearest::nearest;
-use crate::origin::Origin;
-use crate::puma::{Mapped, PumaFile, Row, left_out, toml};
+use crate::origin::ValueSource;
+use crate::puma::{Mapped, PumaFile, CallDescription, left_out, toml};
 use crate::raw::Raw;
 use crate::reading::Reading;
 use crate::settings::{
@@ -100,7 +100,7 @@ pub struct Loaded {
     /// The resources that this process may use.
     pub machine: Machine,
     /// The calls of `puma.rb` and their effects; `None` without such a file and before it is evaluated.
-    pub puma: Option<Vec<Row>>,
+    pub puma: Option<Vec<CallDescription>>,
     /// The same settings as a `firebrick.toml`.
     pub puma_toml: Option<String>,
     /// The number of values that are only comments in it, because `puma.rb` sets them under a condition.
@@ -115,7 +115,7 @@ impl Loaded {
         let said = self.puma.is_some();
         let warnings =
             self.warnings.iter().filter(move |_| said).map(|warning| format!("warning: {warning}"));
-        warnings.chain(self.puma.iter().flatten().filter_map(Row::note))
+        warnings.chain(self.puma.iter().flatten().filter_map(CallDescription::note))
     }
 }
 
@@ -246,14 +246,14 @@ fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> N
         return (Workers::exactly(1), None, "the Ruby process that has started the server".to_owned());
     }
     let Some(workers) = written.value else {
-        if development && written.origin == Origin::Default {
+        if development && written.origin == ValueSource::Default {
             return (Workers::exactly(1), None, "one in development".to_owned());
         }
         let Chosen { number, why } = auto_workers(&facts.machine, estimate.value, 0);
         return (Workers::exactly(number), Some(estimate.value), why);
     };
     if !workers.is_range() {
-        if estimate.origin != Origin::Default {
+        if estimate.origin != ValueSource::Default {
             taker.warn(format!(
                 "worker_memory_estimate has no effect, because workers is {workers}, not auto"
             ));
@@ -297,7 +297,7 @@ fn front_threads_of(taker: &Taker<'_>, facts: &ResolveContext) -> Chosen {
     )
 }
 
-fn exactly(number: u32, origin: &Origin) -> Chosen {
+fn exactly(number: u32, origin: &ValueSource) -> Chosen {
     Chosen { number, why: origin.to_string() }
 }
 
@@ -321,10 +321,10 @@ fn process(taker: &Taker<'_>, facts: &ResolveContext) -> Process {
 fn files_of(taker: &Taker<'_>, facts: &ResolveContext) -> Files {
     let serve = taker.take(&files::SERVE_PUBLIC);
     let public = taker.take(&files::PUBLIC);
-    if serve.value.is_none() && public.origin != Origin::Default {
+    if serve.value.is_none() && public.origin != ValueSource::Default {
         taker.warn(format!("files.public has no effect, because {} turns it off", serve.origin));
     }
-    let named = public.origin != Origin::Default;
+    let named = public.origin != ValueSource::Default;
     let (directory, word) = match public.value {
         Public::Directory(directory) => (directory, Some(None)),
         Public::Word(word) => (facts.base.join(USUAL), word.map(Some)),
@@ -354,12 +354,12 @@ fn rack_of(taker: &Taker<'_>, facts: &ResolveContext) -> Rack {
 /// With `shown`, sends the access log to standard output unless the user chose a target.
 fn logs_of(taker: &Taker<'_>, shown: bool) -> Logs {
     let mut logs = Logs::take(taker);
-    if shown && taker.origin(&logs::access) == Origin::Default {
+    if shown && taker.origin(&logs::access) == ValueSource::Default {
         logs.access = AccessLog::Stdout;
     }
     // The json format applies to the error log, too.
     let is_used = logs.access != AccessLog::Off || logs.format == LogFormat::Json;
-    if !is_used && taker.origin(&logs::format) != Origin::Default {
+    if !is_used && taker.origin(&logs::format) != ValueSource::Default {
         taker.warn("log.format has no effect, because log.access is off".to_owned());
     }
     logs
@@ -374,7 +374,7 @@ fn traces_of(taker: &Taker<'_>) -> Traces {
             ("traces.service_name", taker.origin(&traces::service_name)),
             ("traces.headers", taker.origin(&traces::headers)),
         ];
-        for (key, _) in given.iter().filter(|(_, origin)| *origin != Origin::Default) {
+        for (key, _) in given.iter().filter(|(_, origin)| *origin != ValueSource::Default) {
             taker.warn(format!("{key} has no effect, because traces.endpoint is off"));
         }
     }
@@ -411,7 +411,7 @@ impl Settings {
             attached: false,
         };
         let mut given = WrittenValues::default();
-        let production = Written { raw: Raw::Word("production".to_owned()), origin: Origin::Default };
+        let production = Written { raw: Raw::Word("production".to_owned()), origin: ValueSource::Default };
         given.add(app::environment.about.key, production);
         let loaded = resolve(&given, &facts);
         loaded.map(|loaded| loaded.settings).expect("the table's defaults go together, as the tests show")

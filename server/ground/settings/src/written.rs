@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
     pub raw: Raw,
-    pub origin: Origin,
+    pub origin: ValueSource,
 }
 
 #[derive(Clone, Debug, PartialEq)]

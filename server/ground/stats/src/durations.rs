@@ -103,7 +103,7 @@ impl DurationSummary {
     /// Returns the summary of the durations since `earlier`, from the fine buckets of both and with their
     /// accuracy. The maximum is that of the last bucket. Count and sum need no buckets.
     pub fn since(&self, earlier: &DurationSummary) -> DurationSummary {
-        let new = Steps::between(earlier, self);
+        let new = FineBuckets::between(earlier, self);
         DurationSummary { count: self.count.saturating_sub(earlier.count), sum: new.sum, ..new.summary() }
     }
 }
@@ -111,7 +111,7 @@ impl DurationSummary {
 /// Durations by fine bucket. The buckets of all servers are equal, so those of several servers can be added
 /// without loss.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Steps {
+pub struct FineBuckets {
     /// The upper bound of each bucket in milliseconds with its count, in ascending order and without empty
     /// buckets.
     pub(crate) counts: Vec<(f64, u64)>,
@@ -119,10 +119,10 @@ pub struct Steps {
     pub(crate) sum: f64,
 }
 
-impl Steps {
+impl FineBuckets {
     /// Returns the durations since `earlier`, from the fine buckets of both.
-    pub fn between(earlier: &DurationSummary, later: &DurationSummary) -> Steps {
-        Steps { counts: new_in(&later.buckets, &earlier.buckets), sum: (later.sum - earlier.sum).max(0.0) }
+    pub fn between(earlier: &DurationSummary, later: &DurationSummary) -> FineBuckets {
+        FineBuckets { counts: new_in(&later.buckets, &earlier.buckets), sum: (later.sum - earlier.sum).max(0.0) }
     }
 
     /// Returns the number of durations.
@@ -131,7 +131,7 @@ impl Steps {
     }
 
     /// Adds the durations of `other`.
-    pub fn add(&mut self, other: &Steps) {
+    pub fn add(&mut self, other: &FineBuckets) {
         self.sum += other.sum;
         let mine = std::mem::take(&mut self.counts);
         let (mut mine, mut theirs) = (mine.into_iter().peekable(), other.counts.iter().copied().peekable());
@@ -263,14 +263,14 @@ mod tests {
 
     #[test]
     fn durations_of_several_servers_add_up() {
-        let (mut all, mut sum) = (Durations::default(), Steps::default());
+        let (mut all, mut sum) = (Durations::default(), FineBuckets::default());
         for server in 1..=4_u64 {
             let mut own = Durations::default();
             for number in 1..=500 {
                 own.record(server * number * 37);
                 all.record(server * number * 37);
             }
-            sum.add(&Steps::between(&DurationSummary::default(), &own.summary()));
+            sum.add(&FineBuckets::between(&DurationSummary::default(), &own.summary()));
         }
         let expected = all.summary().since(&DurationSummary::default());
         assert_eq!(sum.count(), 2_000);

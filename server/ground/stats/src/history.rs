@@ -37,9 +37,9 @@ figures! {
         /// Those whose client disconnected before there was a response.
         client_gone: u64,
         /// From the first byte of a request to the last of its response: `mean`, `p50`, `p95`, `p99`, `max`; 0 when there were no requests.
-        total_ms: Times,
+        total_ms: PointTimes,
         /// Waiting for a worker: the same.
-        queue_ms: Times,
+        queue_ms: PointTimes,
         /// Requests that waited for a worker.
         queue: u64,
         /// Busy threads of all workers.
@@ -61,7 +61,7 @@ figures! {
 
 /// Key figures of a histogram in milliseconds; 0 if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
+pub struct PointTimes {
     /// The arithmetic mean.
     pub mean: f64,
     /// The median.
@@ -151,8 +151,8 @@ impl Point {
             errors: between.requests.server_errors,
             client_errors: between.requests.client_errors,
             client_gone: between.requests.client_gone,
-            total_ms: Times::from(&between.total_ms),
-            queue_ms: Times::from(&between.queue_ms),
+            total_ms: PointTimes::from(&between.total_ms),
+            queue_ms: PointTimes::from(&between.queue_ms),
             queue: snapshot.queue.length,
             busy_threads: workers.iter().map(|worker| worker.busy_threads).sum(),
             threads_max: workers.iter().map(|worker| worker.threads_max).sum(),
@@ -165,9 +165,9 @@ impl Point {
     }
 }
 
-impl From<&DurationSummary> for Times {
-    fn from(all: &DurationSummary) -> Times {
-        Times { mean: rounded(all.mean), p50: all.p50, p95: all.p95, p99: all.p99, max: all.max }
+impl From<&DurationSummary> for PointTimes {
+    fn from(all: &DurationSummary) -> PointTimes {
+        PointTimes { mean: rounded(all.mean), p50: all.p50, p95: all.p95, p99: all.p99, max: all.max }
     }
 }
 

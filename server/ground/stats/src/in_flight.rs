@@ -22,7 +22,7 @@ figures! {
         /// Part of that until a thread started it.
         queue_ms: f64,
         /// `queued` (no thread has started it), `app` (in the app), `sending` (the response has begun).
-        state: Phase,
+        state: RequestPhase,
         /// With `backtraces`: the backtrace of its thread, innermost call first, as Ruby prints it, files relative to the app's folder;
         /// else null. Also null if the worker did not respond within a second, because native code holds the GVL.
         #[serde(default)]
@@ -33,7 +33,7 @@ figures! {
 /// The phase of a request in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum RequestPhase {
     /// No thread has started it.
     #[default]
     Queued,
@@ -51,8 +51,8 @@ mod tests {
     fn names_are_as_documented_and_a_backtrace_may_be_missing() {
         let text = r#"{"worker":0,"pid":7,"thread":null,"method":"GET","path":"/","age_ms":1.5,"queue_ms":1.5,"state":"queued"}"#;
         let read: InFlight = serde_json::from_str(text).unwrap();
-        assert_eq!((read.worker, read.thread, read.state), (Some(0), None, Phase::Queued));
-        let again = serde_json::to_value(&InFlight { state: Phase::Sending, ..read }).unwrap();
+        assert_eq!((read.worker, read.thread, read.state), (Some(0), None, RequestPhase::Queued));
+        let again = serde_json::to_value(&InFlight { state: RequestPhase::Sending, ..read }).unwrap();
         assert_eq!((&again["state"], &again["backtrace"]), (&"sending".into(), &serde_json::Value::Null));
     }
 }

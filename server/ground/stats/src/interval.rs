@@ -1,7 +1,7 @@
 //! The difference between two snapshots of the same server: counters become rates, and histograms cover the
 //! time between.
 
-use crate::durations::{DurationSummary, Steps};
+use crate::durations::{DurationSummary, FineBuckets};
 use crate::figures::Merged;
 use crate::handlers::HandlerFigures;
 use crate::server::{ServerSnapshot, WorkerSnapshot};
@@ -21,7 +21,7 @@ pub struct Interval {
     /// The time from the first byte of a request to the last of its response, in milliseconds.
     pub total_ms: DurationSummary,
     /// The same by fine bucket, to be added to those of other servers.
-    pub total: Steps,
+    pub total: FineBuckets,
     /// The wait for a worker, in milliseconds.
     pub queue_ms: DurationSummary,
     /// The time in the app, in milliseconds.
@@ -61,7 +61,7 @@ impl Interval {
         let workers: Vec<WorkerInterval> =
             later.workers.iter().map(|worker| worker.since(earlier, seconds)).collect();
         let front_cpus = cpus(later.cpu_ms.saturating_sub(earlier.cpu_ms), seconds);
-        let total = Steps::between(&old.total_ms, &new.total_ms);
+        let total = FineBuckets::between(&old.total_ms, &new.total_ms);
         Some(Interval {
             seconds,
             requests: new.requests.since(&old.requests),

@@ -55,14 +55,14 @@ pub use certificates::CertificateSnapshot;
 pub use changes::{Changes, Ended, Running};
 pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
-pub use durations::{Bucket, DurationSummary, Durations, Steps};
+pub use durations::{Bucket, DurationSummary, Durations, FineBuckets};
 pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
 pub use finished::{Finished, RouteKind, RouteOf};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
 pub use handshakes::Handshake;
 pub use health::{Health, ServerState, Status};
-pub use history::{History, Point, Times};
-pub use in_flight::{InFlight, Phase};
+pub use history::{History, Point, PointTimes};
+pub use in_flight::{InFlight, RequestPhase};
 pub use interruptions::{MaintenanceSnapshot, PauseSnapshot, PauseState};
 pub use interval::{Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
@@ -70,7 +70,7 @@ pub use load::{FiberLoad, Load, RecentLoad};
 pub use memory::{MemoryLevel, MemorySnapshot};
 pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
-pub use recorder::{Connection, Fault, Recorder};
+pub use recorder::{OpenConnection, Fault, Recorder};
 pub use reloads::{
     ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,
     UpgradeOutcome, UpgradesSnapshot,

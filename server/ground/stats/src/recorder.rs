@@ -29,12 +29,12 @@ pub struct Recorder(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     connections: ConnectionCells,
-    counted: Mutex<Counted>,
+    counted: Mutex<RequestTotals>,
     handshakes: Mutex<Handshakes>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct RequestTotals {
     pub requests: RequestCounts,
     pub failures: FaultCounts,
     pub body_bytes: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Counted {
 
 /// An open connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Connection(Recorder);
+pub struct OpenConnection(Recorder);
 
-impl Drop for Connection {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.0.connections.open.fetch_sub(1, Relaxed);
     }
@@ -60,10 +60,10 @@ impl Recorder {
 
     /// Counts an accepted connection. It counts as open until the guard is dropped.
     #[must_use = "the connection counts as closed as soon as the guard is dropped"]
-    pub fn connection(&self) -> Connection {
+    pub fn connection(&self) -> OpenConnection {
         self.0.connections.accepted.fetch_add(1, Relaxed);
         self.0.connections.open.fetch_add(1, Relaxed);
-        Connection(self.clone())
+        OpenConnection(self.clone())
     }
 
     /// Counts a connection that is closed to make room for another one.
@@ -130,13 +130,13 @@ impl Recorder {
     }
 
     /// Locks the counters. Each counter is valid by itself, so a panic elsewhere leaves them usable.
-    pub(crate) fn counted(&self) -> MutexGuard<'_, Counted> {
+    pub(crate) fn counted(&self) -> MutexGuard<'_, RequestTotals> {
         self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counted {
-    pub(crate) fn add(&mut self, other: &Counted) {
+impl RequestTotals {
+    pub(crate) fn add(&mut self, other: &RequestTotals) {
         self.requests.add(&other.requests);
         self.failures.add(&other.failures);
         self.body_bytes = self.body_bytes.saturating_add(other.body_bytes);

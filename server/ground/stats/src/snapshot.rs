@@ -2,7 +2,7 @@
 
 use crate::durations::{DurationSummary, Durations};
 use crate::figures::{Merged, figures};
-use crate::recorder::{Counted, Recorder};
+use crate::recorder::{RequestTotals, Recorder};
 use crate::totals::{ConnectionCounts, FaultCounts, RequestCounts};
 
 figures! {
@@ -40,7 +40,7 @@ figures! {
 impl Snapshot {
     /// Returns the sum of the counters of `recorders`. Each is locked for some microseconds.
     pub fn of<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> Snapshot {
-        let (mut sum, mut connections) = (Counted::default(), ConnectionCounts::default());
+        let (mut sum, mut connections) = (RequestTotals::default(), ConnectionCounts::default());
         for recorder in recorders {
             sum.add(&recorder.counted());
             connections.add(&recorder.connections());

@@ -1,7 +1,7 @@
 //! Linux. The contracts are in the modules that publish these functions.
 
 use crate::other_side::{Delivery, inet};
-use crate::proc::{Memory, Program, Stat, name, numbers, rollup, schedstat, status};
+use crate::proc::{ProcessMemory, RunningProgram, Stat, name, numbers, rollup, schedstat, status};
 use crate::tcp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -196,14 +196,14 @@ pub fn children() -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-pub fn program(pid: Pid) -> Option<Program> {
+pub fn program(pid: Pid) -> Option<RunningProgram> {
     let place = format!("/proc/{}", pid.as_raw_nonzero());
     // Empty for a process that has exited, and for kernel threads.
     let line = fs::read(format!("{place}/cmdline")).ok().filter(|line| !line.is_empty())?;
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let file = fs::read_link(format!("{place}/exe")).ok();
-    Some(Program { words, file, began: began(pid) })
+    Some(RunningProgram { words, file, began: began(pid) })
 }
 
 /// Returns the start time of a process. The kernel reports it in clock ticks since the boot.
@@ -221,9 +221,9 @@ pub fn running() -> Vec<Stat> {
     numbers("/proc").filter_map(stat).collect()
 }
 
-pub fn memory(pid: i32) -> Memory {
+pub fn memory(pid: i32) -> ProcessMemory {
     let [pss, rss] = rollup(pid, ["Pss:", "Rss:"]).map(Option::unwrap_or_default);
-    Memory { pss, rss }
+    ProcessMemory { pss, rss }
 }
 
 pub fn affinity(of: Option<Pid>) -> Option<Vec<usize>> {

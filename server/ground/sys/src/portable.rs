@@ -2,7 +2,7 @@
 #![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
 
 use crate::other_side::{Delivery, inet};
-use crate::proc::{Memory, Program, Stat};
+use crate::proc::{ProcessMemory, RunningProgram, Stat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, acceptfrom};
 use rustix::process::{Pid, Signal, test_kill_process};
@@ -160,7 +160,7 @@ pub fn children() -> Vec<u32> {
     Vec::new()
 }
 
-pub fn program(_pid: Pid) -> Option<Program> {
+pub fn program(_pid: Pid) -> Option<RunningProgram> {
     None
 }
 
@@ -177,10 +177,10 @@ fn stat(line: &str) -> Option<Stat> {
     (!is_zombie).then_some(Stat { pid, parent, group, ..Stat::default() })
 }
 
-pub fn memory(pid: i32) -> Memory {
+pub fn memory(pid: i32) -> ProcessMemory {
     let told = ps(&["-o", "rss=", "-p", &pid.to_string()]).unwrap_or_default();
     let rss = told.trim().parse::<u64>().unwrap_or(0) * 1_024;
-    Memory { pss: rss, rss }
+    ProcessMemory { pss: rss, rss }
 }
 
 /// Returns what ps(1) prints, if it can be run.

@@ -2,7 +2,7 @@
 
 /// The program of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct RunningProgram {
     /// The command line, or the title that the process has set.
     pub words: Vec<String>,
     /// The executable file, if this user may see it.
@@ -45,7 +45,7 @@ impl Stat {
 
 /// Memory of processes in bytes; 0 if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct ProcessMemory {
     /// Proportional set size: shared pages are divided among the processes that share them.
     pub pss: u64,
     /// Resident set size: shared pages count for each process.

@@ -2,7 +2,7 @@
 
 /// The parts of `scheme://authority/path?query#fragment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts<'a> {
+pub struct UrlParts<'a> {
     pub scheme: &'a str,
     /// User, host and port.
     pub authority: &'a str,
@@ -11,10 +11,10 @@ pub struct Parts<'a> {
 }
 
 /// Splits a URL; `None` without `://`.
-pub fn split(url: &str) -> Option<Parts<'_>> {
+pub fn split(url: &str) -> Option<UrlParts<'_>> {
     let (scheme, behind) = url.split_once("://")?;
     let (authority, rest) = behind.split_at(behind.find(['/', '?', '#']).unwrap_or(behind.len()));
-    Some(Parts { scheme, authority, rest })
+    Some(UrlParts { scheme, authority, rest })
 }
 
 /// Splits host and port; the host lacks the brackets of an IPv6 address. `None` if a bracket is not closed, or something other than a port
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn urls_are_split() {
-        let parts = |url| split(url).map(|Parts { scheme, authority, rest }| (scheme, authority, rest));
+        let parts = |url| split(url).map(|UrlParts { scheme, authority, rest }| (scheme, authority, rest));
         assert_eq!(parts("http://u@a.test:1/b?c#d"), Some(("http", "u@a.test:1", "/b?c#d")));
         assert_eq!(parts("https://a?b/c"), Some(("https", "a", "?b/c")));
         assert_eq!((parts("unix:///a"), parts("a/b")), (Some(("unix", "", "/a")), None));

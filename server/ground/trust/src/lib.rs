@@ -52,7 +52,7 @@ pub struct Identity<'a> {
 
 /// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum FilePurpose {
     /// The file of [`Trusted`].
     Trusted,
     /// [`Identity::certificate`].
@@ -67,7 +67,7 @@ pub enum Error {
     /// A file cannot be used.
     File {
         /// Its purpose.
-        role: Role,
+        role: FilePurpose,
         /// Its path, as given.
         path: PathBuf,
         /// The reason, to be printed after the path.
@@ -87,7 +87,7 @@ pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<Cl
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let named = match trusted {
         Trusted::File(file) | Trusted::SystemAndFile(file) => {
-            files::certificates(file).map_err(|why| file_error(Role::Trusted, file, why))?
+            files::certificates(file).map_err(|why| file_error(FilePurpose::Trusted, file, why))?
         }
         Trusted::System | Trusted::Any => Vec::new(),
     };
@@ -105,8 +105,8 @@ pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<Cl
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { named, chains, provider }));
     let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
-    let certificate = |why| file_error(Role::Certificate, identity.certificate, why);
-    let key = |why| file_error(Role::Key, identity.key, why);
+    let certificate = |why| file_error(FilePurpose::Certificate, identity.certificate, why);
+    let key = |why| file_error(FilePurpose::Key, identity.key, why);
     let chain = files::certificates(identity.certificate).map_err(certificate)?;
     let secret = files::key(identity.key).map_err(key)?;
     builder.with_client_auth_cert(chain, secret).map_err(|error| match error {
@@ -130,7 +130,7 @@ pub fn certificate_error(error: &io::Error) -> Option<&CertificateError> {
     }
 }
 
-fn file_error(role: Role, file: &Path, why: String) -> Error {
+fn file_error(role: FilePurpose, file: &Path, why: String) -> Error {
     Error::File { role, path: file.to_owned(), why }
 }
 
@@ -139,7 +139,7 @@ fn roots(trusted: Trusted<'_>, named: &[CertificateDer<'static>]) -> Result<Root
     let mut roots = RootCertStore::empty();
     if let Trusted::File(file) | Trusted::SystemAndFile(file) = trusted {
         for certificate in named {
-            let damaged = || file_error(Role::Trusted, file, "a certificate in it is damaged".to_owned());
+            let damaged = || file_error(FilePurpose::Trusted, file, "a certificate in it is damaged".to_owned());
             roots.add(certificate.clone()).map_err(|_| damaged())?;
         }
     }

@@ -7,7 +7,7 @@
 //! 3. At most [`AT_ONCE`] questions are open at a time; others wait. Each question is completed and its
 //!    answer cached, even if the client has gone.
 
-use crate::client::Client;
+use crate::client::CaClient;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Cached answers by name.
 pub struct DomainAnswers {
     url: String,
-    client: Client,
+    client: CaClient,
     kept: RefCell<HashMap<String, (bool, Instant)>>,
     asking: Arc<Semaphore>,
     said: Cell<Option<Instant>>,
@@ -40,7 +40,7 @@ pub struct DomainAnswers {
 
 impl DomainAnswers {
     /// Creates a cache of the answers of `url`.
-    pub fn new(url: &str, client: Client) -> DomainAnswers {
+    pub fn new(url: &str, client: CaClient) -> DomainAnswers {
         let (kept, said) = (RefCell::default(), Cell::default());
         DomainAnswers { url: url.to_owned(), client, kept, asking: Arc::new(Semaphore::new(AT_ONCE)), said }
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn answers_are_kept_and_bounded() {
-        let asked = DomainAnswers::new("http://app.test", Client::new(Err("none".to_owned()), true));
+        let asked = DomainAnswers::new("http://app.test", CaClient::new(Err("none".to_owned()), true));
         asked.keep("a.test", true, YES);
         assert_eq!(asked.known("a.test"), Some(true));
         asked.keep("b.test", false, Duration::ZERO);

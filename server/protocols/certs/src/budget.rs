@@ -4,16 +4,16 @@ use crate::schedule::Moment;
 
 /// The remaining orders: at first as many as per hour, refilled evenly.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct OrderBudget {
     per_hour: f64,
     left: f64,
     at: Moment,
 }
 
-impl Budget {
+impl OrderBudget {
     /// Creates a full budget.
-    pub fn new(per_hour: u32, now: Moment) -> Budget {
-        Budget { per_hour: f64::from(per_hour), left: f64::from(per_hour), at: now }
+    pub fn new(per_hour: u32, now: Moment) -> OrderBudget {
+        OrderBudget { per_hour: f64::from(per_hour), left: f64::from(per_hour), at: now }
     }
 
     /// Takes one order; `false` if none is left.
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_used_up_and_comes_back() {
-        let mut budget = Budget::new(2, 0);
+        let mut budget = OrderBudget::new(2, 0);
         assert_eq!(
             [0, 0, 0, 1_799, 1_800, 1_801].map(|now| budget.take(now)),
             [true, true, false, false, true, false]
@@ -53,7 +53,7 @@ mod tests {
         fn never_more_than_two_hours_worth_in_an_hour(times in proptest::collection::vec(0_i64..3_600, 1..300)) {
             let mut times = times;
             times.sort_unstable();
-            let mut budget = Budget::new(10, 0);
+            let mut budget = OrderBudget::new(10, 0);
             let taken = times.iter().filter(|now| budget.take(**now)).count();
             prop_assert!(taken <= 20, "{taken}");
         }

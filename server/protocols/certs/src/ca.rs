@@ -7,9 +7,9 @@
 //! 4. An account that cannot be saved is used all the same.
 
 use crate::challenge::HttpAnswers;
-use crate::client::Client;
-use crate::schedule::Fault;
-use crate::store::{Item, Store};
+use crate::client::CaClient;
+use crate::schedule::OrderFault;
+use crate::store::{Item, CertificateStore};
 use crate::trouble::Trouble;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD, Engine};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
@@ -40,13 +40,13 @@ struct Record {
 /// A CA and the account at this CA.
 pub struct Ca {
     directory: String,
-    client: Client,
-    store: Rc<dyn Store>,
+    client: CaClient,
+    store: Rc<dyn CertificateStore>,
     email: Option<String>,
     eab: Option<ExternalAccount>,
     answers: HttpAnswers,
     /// For staging: the store with the key.
-    production: Option<Rc<dyn Store>>,
+    production: Option<Rc<dyn CertificateStore>>,
     account: Mutex<Option<Account>>,
     log: Rc<dyn Fn(&str)>,
 }
@@ -55,8 +55,8 @@ impl Ca {
     /// Creates a client of the directory. Sends nothing yet.
     pub fn new(
         directory: &str,
-        client: Client,
-        store: Rc<dyn Store>,
+        client: CaClient,
+        store: Rc<dyn CertificateStore>,
         acme: &settings::Acme,
         answers: HttpAnswers,
         log: Rc<dyn Fn(&str)>,
@@ -75,7 +75,7 @@ impl Ca {
     }
 
     /// Returns the staging directory of this CA, with its own store.
-    pub fn staging(&self, directory: &str, store: Rc<dyn Store>) -> Ca {
+    pub fn staging(&self, directory: &str, store: Rc<dyn CertificateStore>) -> Ca {
         Ca {
             directory: directory.to_owned(),
             client: self.client.clone(),
@@ -89,7 +89,7 @@ impl Ca {
         }
     }
 
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &CaClient {
         &self.client
     }
 
@@ -179,7 +179,7 @@ impl Ca {
             }
         }
         Err(Trouble::new(
-            Fault::Unreachable,
+            OrderFault::Unreachable,
             format!("another server has been making the account at {} for a minute", self.directory),
         ))
     }
@@ -222,7 +222,7 @@ impl Ca {
         let der = PrivatePkcs8KeyDer::from(pkcs8.to_vec());
         let key = Key::from_pkcs8_der(der.clone_key()).map_err(|_| {
             Trouble::new(
-                Fault::Refused,
+                OrderFault::Refused,
                 "the key of the stored account cannot be used (expected ECDSA P-256)",
             )
         })?;
@@ -253,7 +253,7 @@ impl Ca {
     }
 }
 
-async fn read(store: &dyn Store) -> Result<Option<Record>, String> {
+async fn read(store: &dyn CertificateStore) -> Result<Option<Record>, String> {
     let Some(bytes) = store.load(&Item::Account).await.map_err(|why| why.0)? else { return Ok(None) };
     // The text contains the account's key, which must not appear in an error message.
     let record = Secret::from(bytes).parse(|bytes| {
@@ -272,7 +272,7 @@ fn external_key(eab: &ExternalAccount) -> Result<ExternalAccountKey, Trouble> {
     match decoded {
         Ok(key) => Ok(ExternalAccountKey::new(eab.kid.clone(), &key)),
         Err(_) => Err(Trouble::new(
-            Fault::Refused,
+            OrderFault::Refused,
             "acme.eab_hmac is not base64url: copy it as the CA shows it, without quotation marks",
         )),
     }

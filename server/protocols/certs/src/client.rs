@@ -5,7 +5,7 @@
 //! 2. `https://` may lead anywhere; `http://` only to this machine, because a response of the CA must not be
 //!    changed on the way. The `ask` address is the user's own and may be anywhere.
 //! 3. One connection is kept for the next request. If a kept connection fails to take a request, it is sent on a new one.
-//! 4. The last response is kept ([`Client::last`]), because `Retry-After` and bodies that are not JSON do not
+//! 4. The last response is kept ([`CaClient::last`]), because `Retry-After` and bodies that are not JSON do not
 //!    reach the errors of `instant-acme`.
 
 use bytes::Bytes;
@@ -66,7 +66,7 @@ impl std::error::Error for Error {}
 
 /// Clones share one connection.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct CaClient(Arc<Inner>);
 
 struct Inner {
     /// The TLS configuration, or the reason why there is none.
@@ -77,10 +77,10 @@ struct Inner {
     last: Mutex<Last>,
 }
 
-impl Client {
+impl CaClient {
     /// Creates a client. If `tls` is an error, all requests by `https` fail with it. `plain`: `http://` may lead to other machines.
-    pub fn new(tls: Result<ClientConfig, String>, plain: bool) -> Client {
-        Client(Arc::new(Inner {
+    pub fn new(tls: Result<ClientConfig, String>, plain: bool) -> CaClient {
+        CaClient(Arc::new(Inner {
             tls: tls.map(Arc::new),
             plain,
             idle: Mutex::default(),
@@ -185,7 +185,7 @@ impl Client {
     }
 }
 
-impl HttpClient for Client {
+impl HttpClient for CaClient {
     fn request(
         &self,
         request: Request<Body>,

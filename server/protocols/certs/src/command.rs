@@ -1,6 +1,6 @@
 //! `firebrick certs`: shows the state of all certificates, from a running server, or from the directory and files in the settings.
 
-use crate::record::Note;
+use crate::record::StoredNote;
 use crate::shared::{span, time, when};
 use crate::store::{Folder, Item, id_of};
 use settings::{Acme, Settings};
@@ -73,8 +73,8 @@ pub fn served_from_files(served: &[ServedCertificate]) -> Vec<CertificateSnapsho
 }
 
 fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, String> {
-    use crate::store::Store;
-    let note = folder.read(&Item::Note(id.to_owned())).ok().flatten().and_then(|bytes| Note::parse(&bytes));
+    use crate::store::CertificateStore;
+    let note = folder.read(&Item::Note(id.to_owned())).ok().flatten().and_then(|bytes| StoredNote::parse(&bytes));
     let wanted = acme.certificates.iter().find(|order| id_of(&order.domains) == id);
     let mut state = CertificateSnapshot {
         names: wanted.map(|order| order.domains.clone()).unwrap_or_default(),

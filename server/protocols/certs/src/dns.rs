@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_millis(20);
 const QUOTED: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum DnsChange {
     Add,
     Remove,
 }
@@ -37,13 +37,13 @@ pub fn record_name(name: &str) -> String {
 /// The command cannot be started, fails, or takes too long. The text is a sentence with its output.
 pub async fn change(
     command: &str,
-    change: Change,
+    change: DnsChange,
     name: &str,
     value: &str,
     ending: &Arc<AtomicBool>,
 ) -> Result<(), String> {
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-    let action = if change == Change::Add { "add" } else { "remove" };
+    let action = if change == DnsChange::Add { "add" } else { "remove" };
     let arguments = [action.to_owned(), name.to_owned(), value.to_owned()];
     let cancelled = Arc::new(AtomicBool::new(false));
     let cancel = Cancel(cancelled.clone());

@@ -35,6 +35,6 @@ mod trouble;
 
 pub use challenge::{HTTP_PATH, HttpAnswers, Means};
 pub use command::{in_files, served_from_files, stored, table};
-pub use service::Service;
+pub use service::CertificateService;
 pub use states::CertificateStates;
 pub use store::{request_shared_secret, shared_secret};

@@ -6,8 +6,8 @@
 //! 3. The number of names ([`KEPT`]), of orders per hour, and of handshakes that wait for this thread ([`WAITING`]) or for an answer
 //!    ([`UNDER_WAY`]) is limited. Beyond that, clients are refused at once. A client that has gone no longer counts.
 
-use crate::renewal::{CertificateRenewal, Progress};
-use crate::shared::Shared;
+use crate::renewal::{CertificateRenewal, RenewalProgress};
+use crate::shared::SharedCertificates;
 use settings::{CertificateOrder, DomainKind, OnDemand};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,22 +30,22 @@ pub const UNDER_WAY: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A name, and the channel for the answer whether it has a certificate.
-pub type Question = (String, oneshot::Sender<bool>);
+pub type NameQuestion = (String, oneshot::Sender<bool>);
 
 /// The side of the handshakes, on any thread.
 pub struct OnDemandQuestions {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<NameQuestion>,
     certificates: Arc<Certificates>,
 }
 
 impl OnDemandQuestions {
     /// Sends questions to the thread that receives them.
-    pub fn new(questions: mpsc::Sender<Question>, certificates: Arc<Certificates>) -> OnDemandQuestions {
+    pub fn new(questions: mpsc::Sender<NameQuestion>, certificates: Arc<Certificates>) -> OnDemandQuestions {
         OnDemandQuestions { questions, certificates }
     }
 }
 
-impl tls::OnDemand for OnDemandQuestions {
+impl tls::OnDemandHook for OnDemandQuestions {
     fn certificate(
         &self,
         name: String,
@@ -59,7 +59,7 @@ impl tls::OnDemand for OnDemandQuestions {
             if !asked || !answer.await.unwrap_or(false) {
                 return None;
             }
-            let all = certificates.of(tls::Source::Acme);
+            let all = certificates.of(tls::CertificateSource::Acme);
             all.into_iter().find(|one| one.facts().names.contains(&name))
         })
     }
@@ -67,20 +67,20 @@ impl tls::OnDemand for OnDemandQuestions {
 
 /// The side of the thread that orders.
 pub struct OnDemandOrders {
-    shared: Rc<Shared>,
+    shared: Rc<SharedCertificates>,
     settings: OnDemand,
-    names: RefCell<HashMap<String, watch::Receiver<Progress>>>,
+    names: RefCell<HashMap<String, watch::Receiver<RenewalProgress>>>,
     under_way: Cell<usize>,
 }
 
 impl OnDemandOrders {
     /// Creates an empty set of names.
-    pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<OnDemandOrders> {
+    pub fn new(shared: Rc<SharedCertificates>, settings: OnDemand) -> Rc<OnDemandOrders> {
         Rc::new(OnDemandOrders { shared, settings, names: RefCell::default(), under_way: Cell::new(0) })
     }
 
     /// Answers handshakes until the channel is closed.
-    pub async fn serve(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
+    pub async fn serve(self: Rc<Self>, mut questions: mpsc::Receiver<NameQuestion>) {
         while let Some((name, mut reply)) = questions.recv().await {
             if self.under_way.get() >= UNDER_WAY {
                 // Dropping the reply means no.
@@ -119,12 +119,12 @@ impl OnDemandOrders {
     }
 
     /// Returns the progress of a name. Names whose task has ended do not count.
-    fn progress(&self, name: &str) -> Option<watch::Receiver<Progress>> {
+    fn progress(&self, name: &str) -> Option<watch::Receiver<RenewalProgress>> {
         let names = self.names.borrow();
         names.get(name).filter(|progress| progress.has_changed().is_ok()).cloned()
     }
 
-    fn begin(&self, name: &str) -> Option<watch::Receiver<Progress>> {
+    fn begin(&self, name: &str) -> Option<watch::Receiver<RenewalProgress>> {
         let mut names = self.names.borrow_mut();
         if names.len() >= KEPT {
             names.retain(|_, progress| progress.has_changed().is_ok());
@@ -132,7 +132,7 @@ impl OnDemandOrders {
         if names.len() >= KEPT {
             return None;
         }
-        let (sender, progress) = watch::channel(Progress::Ordering);
+        let (sender, progress) = watch::channel(RenewalProgress::Ordering);
         let order = CertificateOrder {
             domains: vec![name.to_owned()],
             profile: self.settings.profile.clone(),
@@ -152,7 +152,7 @@ impl OnDemandOrders {
 }
 
 /// Waits for the first outcome.
-async fn outcome(mut progress: watch::Receiver<Progress>) -> bool {
-    let ended = progress.wait_for(|progress| *progress != Progress::Ordering).await;
-    ended.is_ok_and(|progress| *progress == Progress::Installed)
+async fn outcome(mut progress: watch::Receiver<RenewalProgress>) -> bool {
+    let ended = progress.wait_for(|progress| *progress != RenewalProgress::Ordering).await;
+    ended.is_ok_and(|progress| *progress == RenewalProgress::Installed)
 }

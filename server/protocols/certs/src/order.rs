@@ -6,11 +6,11 @@
 //! 3. The whole order must finish within [`TIMEOUT`]. Nothing of a failed order is kept.
 
 use crate::challenge::{Means, choose};
-use crate::client::Client;
-use crate::dns::{self, Change};
+use crate::client::CaClient;
+use crate::dns::{self, DnsChange};
 use crate::names;
 use crate::record::Announced;
-use crate::schedule::Fault;
+use crate::schedule::OrderFault;
 use crate::store::Pending;
 use crate::trouble::Trouble;
 use instant_acme::{
@@ -68,7 +68,7 @@ pub trait Announcer {
 /// # Errors
 /// The reason why there is none.
 pub async fn obtain(
-    client: &Client,
+    client: &CaClient,
     account: &Account,
     wish: &OrderRequest,
     announcer: &dyn Announcer,
@@ -79,7 +79,7 @@ pub async fn obtain(
     result.unwrap_or_else(|_| {
         let text =
             format!("{}: the order has not ended after {} minutes", wish.title(), TIMEOUT.as_secs() / 60);
-        Err(Trouble::new(Fault::Unreachable, text))
+        Err(Trouble::new(OrderFault::Unreachable, text))
     })
 }
 
@@ -94,7 +94,7 @@ impl OrderRequest {
 }
 
 async fn run(
-    client: &Client,
+    client: &CaClient,
     account: &Account,
     wish: &OrderRequest,
     posted: &mut Posted<'_>,
@@ -112,7 +112,7 @@ async fn run(
             }
             status.map_err(|error| failed(&error))?;
             return Err(Trouble::new(
-                Fault::Refused,
+                OrderFault::Refused,
                 format!("{}: the CA calls the order invalid", wish.title()),
             ));
         }
@@ -161,7 +161,7 @@ fn is_about_replaces(error: &Error) -> bool {
 
 /// Sets up a challenge for each name and tells the CA. Returns whether any was necessary.
 async fn prove(
-    client: &Client,
+    client: &CaClient,
     wish: &OrderRequest,
     order: &mut Order,
     posted: &mut Posted<'_>,
@@ -181,7 +181,7 @@ async fn prove(
             status => {
                 let text =
                     format!("{name}: the CA calls its authorization {status:?}; the order is repeated");
-                return Err(Trouble::new(Fault::Refused, text));
+                return Err(Trouble::new(OrderFault::Refused, text));
             }
         }
         let kind = {
@@ -225,11 +225,11 @@ fn impossible(name: &str, wish: &OrderRequest) -> Trouble {
             format!("{name}: the CA does not offer the challenge that acme.challenge names; leave it at auto")
         }
     };
-    Trouble::new(Fault::Refused, text)
+    Trouble::new(OrderFault::Refused, text)
 }
 
 /// Returns the CA's error for the name that it could not verify.
-async fn verdict(client: &Client, order: &mut Order) -> Option<Trouble> {
+async fn verdict(client: &CaClient, order: &mut Order) -> Option<Trouble> {
     let mut all = order.authorizations();
     while let Some(authorization) = all.next().await {
         let mut authorization = authorization.ok()?;
@@ -276,8 +276,8 @@ impl Posted<'_> {
                 let record = (dns::record_name(name), authorization.dns_value());
                 // Recorded before the command runs, so that a record of a failed command is removed as well.
                 self.records.push(record.clone());
-                let added = dns::change(command, Change::Add, &record.0, &record.1, &self.wish.ending).await;
-                added.map_err(|why| Trouble::new(Fault::Unreachable, format!("{name}: {why}")))?;
+                let added = dns::change(command, DnsChange::Add, &record.0, &record.1, &self.wish.ending).await;
+                added.map_err(|why| Trouble::new(OrderFault::Unreachable, format!("{name}: {why}")))?;
             }
             // The answer to HTTP-01 needs no preparation.
             _ => {}
@@ -290,7 +290,7 @@ impl Posted<'_> {
             return Ok(());
         }
         let announced = self.announcer.announce(&self.announced).await;
-        announced.map_err(|why| Trouble::new(Fault::Unreachable, format!("{}: {why}", self.wish.title())))
+        announced.map_err(|why| Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.wish.title())))
     }
 
     async fn take_down(self) {
@@ -301,7 +301,7 @@ impl Posted<'_> {
         for (name, value) in &self.records {
             if let Some(command) = &self.wish.dns_command {
                 // A record that stays is harmless; the next order creates another one.
-                let _ = dns::change(command, Change::Remove, name, value, &self.wish.ending).await;
+                let _ = dns::change(command, DnsChange::Remove, name, value, &self.wish.ending).await;
             }
         }
     }

@@ -19,7 +19,7 @@ pub fn bundle(key: &str, chain: &str) -> String {
 
 /// Facts about a certificate that it does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct StoredNote {
     /// The names in the order.
     pub names: Vec<String>,
     /// The CA's directory.
@@ -39,9 +39,9 @@ pub struct Note {
     pub error: Option<String>,
 }
 
-impl Note {
-    pub fn parse(bytes: &[u8]) -> Option<Note> {
-        let note: Note = serde_json::from_slice(bytes).ok()?;
+impl StoredNote {
+    pub fn parse(bytes: &[u8]) -> Option<StoredNote> {
+        let note: StoredNote = serde_json::from_slice(bytes).ok()?;
         let mut texts = note.names.iter().chain(&note.profile).chain(&note.error).chain([&note.directory]);
         // Names become part of file names and log lines.
         let sound = |text: &String| text.len() <= MAX_TEXT && !text.contains(char::is_control);
@@ -54,7 +54,7 @@ impl Note {
         let plain = |text: &String| -> String {
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT / 4).collect()
         };
-        let note = Note { error: self.error.as_ref().map(plain), ..self.clone() };
+        let note = StoredNote { error: self.error.as_ref().map(plain), ..self.clone() };
         // Serializing a note cannot fail.
         serde_json::to_vec_pretty(&note).unwrap_or_default()
     }
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn note() -> Note {
-        Note {
+    fn note() -> StoredNote {
+        StoredNote {
             names: vec!["a.test".to_owned()],
             directory: "https://ca.test/dir".to_owned(),
             profile: Some("shortlived".to_owned()),
@@ -97,25 +97,25 @@ mod tests {
 
     #[test]
     fn notes_are_read_back() {
-        let read = Note::parse(&note().to_bytes()).unwrap();
-        assert_eq!(read, Note { error: Some("line line".to_owned()), ..note() });
-        assert_eq!(Note::parse(b"{}"), None);
-        assert_eq!(Note::parse(br#"{"names":["a\nb"],"directory":"x"}"#), None, "a line break in a name");
+        let read = StoredNote::parse(&note().to_bytes()).unwrap();
+        assert_eq!(read, StoredNote { error: Some("line line".to_owned()), ..note() });
+        assert_eq!(StoredNote::parse(b"{}"), None);
+        assert_eq!(StoredNote::parse(br#"{"names":["a\nb"],"directory":"x"}"#), None, "a line break in a name");
     }
 
     proptest! {
         #[test]
         fn no_bytes_panic_and_what_is_read_is_read_back(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            if let Some(note) = Note::parse(&bytes) {
-                prop_assert_eq!(Note::parse(&note.to_bytes()), Some(note));
+            if let Some(note) = StoredNote::parse(&bytes) {
+                prop_assert_eq!(StoredNote::parse(&note.to_bytes()), Some(note));
             }
             let _ = announced(&bytes);
         }
 
         #[test]
         fn notes_with_any_text_can_be_read_back(error in ".{0,2000}", name in "[a-z.*-]{1,40}", at in any::<i64>()) {
-            let note = Note { error: Some(error), names: vec![name], ordered_at: at, ..note() };
-            let read = Note::parse(&note.to_bytes());
+            let note = StoredNote { error: Some(error), names: vec![name], ordered_at: at, ..note() };
+            let read = StoredNote::parse(&note.to_bytes());
             prop_assert!(read.is_some_and(|read| read.names == note.names && read.ordered_at == at));
         }
     }

@@ -11,9 +11,9 @@
 use crate::ca::Ca;
 use crate::names;
 use crate::order::{Issued, OrderRequest, obtain};
-use crate::record::{Note, bundle};
-use crate::schedule::{Action, Fault, Lifetime, Moment, Schedule, Window};
-use crate::shared::{Shared, now, random, when};
+use crate::record::{StoredNote, bundle};
+use crate::schedule::{Action, OrderFault, Lifetime, Moment, RenewalSchedule, Window};
+use crate::shared::{SharedCertificates, now, random, when};
 use crate::store::{Item, Lease, RENEW_EVERY};
 use crate::trouble::Trouble;
 use instant_acme::CertificateIdentifier;
@@ -37,7 +37,7 @@ const ON_DEMAND_FAILURES: u32 = 5;
 
 /// The progress of a certificate on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum RenewalProgress {
     /// The first order is in progress.
     Ordering,
     /// The certificate is installed.
@@ -47,10 +47,10 @@ pub enum Progress {
 }
 
 pub struct CertificateRenewal {
-    shared: Rc<Shared>,
+    shared: Rc<SharedCertificates>,
     id: String,
     order: CertificateOrder,
-    schedule: Schedule,
+    schedule: RenewalSchedule,
     /// The certificate that is served.
     current: Option<Arc<Certificate>>,
     /// The last content of the store.
@@ -59,7 +59,7 @@ pub struct CertificateRenewal {
     unsaved: Option<Vec<u8>>,
     error: Option<String>,
     /// Receives the progress of a name on demand.
-    on_demand: Option<watch::Sender<Progress>>,
+    on_demand: Option<watch::Sender<RenewalProgress>>,
     /// The last challenges announced by another machine.
     announced: Vec<u8>,
 }
@@ -67,11 +67,11 @@ pub struct CertificateRenewal {
 impl CertificateRenewal {
     /// Creates a keeper that has not read the store yet.
     pub fn new(
-        shared: Rc<Shared>,
+        shared: Rc<SharedCertificates>,
         order: CertificateOrder,
-        on_demand: Option<watch::Sender<Progress>>,
+        on_demand: Option<watch::Sender<RenewalProgress>>,
     ) -> CertificateRenewal {
-        let schedule = Schedule::new(shared.staging.is_some(), shared.acme.retry);
+        let schedule = RenewalSchedule::new(shared.staging.is_some(), shared.acme.retry);
         let id = crate::store::id_of(&order.domains);
         let (current, seen, unsaved, error, announced) = (None, None, None, None, Vec::new());
         CertificateRenewal {
@@ -172,7 +172,7 @@ impl CertificateRenewal {
         self.schedule.have(lifetime(&certificate), now(), random());
         self.serve(certificate);
         let note = self.shared.store.load(&Item::Note(self.id.clone())).await.ok().flatten();
-        let note = note.and_then(|note| Note::parse(&note));
+        let note = note.and_then(|note| StoredNote::parse(&note));
         if note.is_some_and(|note| note.profile != self.order.profile) {
             self.shared
                 .say(&format!("the profile of the certificate for {title} has changed: it is ordered anew"));
@@ -253,7 +253,7 @@ impl CertificateRenewal {
             }
             Err(why) => {
                 return self
-                    .failed(&Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title())))
+                    .failed(&Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.title())))
                     .await;
             }
         };
@@ -266,7 +266,7 @@ impl CertificateRenewal {
                 self.publish_ordering();
                 let placed = tokio::select! {
                     placed = self.place(staging) => placed,
-                    why = keep(lease.as_deref()) => Err(Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()))),
+                    why = keep(lease.as_deref()) => Err(Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.title()))),
                 };
                 match placed {
                     Ok(Some(issued)) => self.issued(issued).await,
@@ -325,7 +325,7 @@ impl CertificateRenewal {
 
     /// Checks, serves and saves a certificate that the CA has issued.
     async fn issued(&mut self, issued: Issued) {
-        let refused = |why: String| Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()));
+        let refused = |why: String| Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.title()));
         let certificate =
             match Certificate::from_pem(&Secret::from(&*issued.chain), &Secret::from(&*issued.key)) {
                 Ok(certificate) => Arc::new(certificate),
@@ -362,7 +362,7 @@ impl CertificateRenewal {
         let title = self.title();
         let text = format!("{title}: the limit acme.on_demand_per_hour is reached");
         let from = now();
-        self.fail(&Trouble::new(Fault::Unreachable, text), from);
+        self.fail(&Trouble::new(OrderFault::Unreachable, text), from);
         let per_hour = self.shared.acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
         self.shared.overflow.note(&title, per_hour, &self.shared.log);
         self.note(from).await;
@@ -405,7 +405,7 @@ impl CertificateRenewal {
     }
 
     async fn note(&self, at: Moment) {
-        let note = Note {
+        let note = StoredNote {
             names: self.order.domains.clone(),
             directory: self.shared.production.directory().to_owned(),
             profile: self.order.profile.clone(),
@@ -449,9 +449,9 @@ impl CertificateRenewal {
     fn tell(&self) {
         let Some(progress) = &self.on_demand else { return };
         let now = match &self.current {
-            Some(_) => Progress::Installed,
-            None if self.schedule.failures() > 0 => Progress::Failed,
-            None => Progress::Ordering,
+            Some(_) => RenewalProgress::Installed,
+            None if self.schedule.failures() > 0 => RenewalProgress::Failed,
+            None => RenewalProgress::Ordering,
         };
         progress.send_if_modified(|before| std::mem::replace(before, now) != now);
     }

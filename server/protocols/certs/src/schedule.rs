@@ -64,7 +64,7 @@ pub enum Action {
 
 /// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum OrderFault {
     /// The CA refused the order or could not verify a name. A retry counts against the CA's rate limits.
     Refused,
     /// The CA did not respond, or not correctly. A retry costs nothing.
@@ -73,7 +73,7 @@ pub enum Fault {
 
 /// The state of one certificate.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub struct RenewalSchedule {
     /// Whether the CA has a staging directory.
     has_staging: bool,
     /// The first pause after a failure, in seconds.
@@ -95,10 +95,10 @@ pub struct Schedule {
     decided: Moment,
 }
 
-impl Schedule {
+impl RenewalSchedule {
     /// Creates the initial state: an order is due at once.
-    pub fn new(has_staging: bool, first_pause: Duration) -> Schedule {
-        Schedule {
+    pub fn new(has_staging: bool, first_pause: Duration) -> RenewalSchedule {
+        RenewalSchedule {
             has_staging,
             first_pause: first_pause.max(Duration::from_secs(1)),
             have: None,
@@ -182,7 +182,7 @@ impl Schedule {
     /// Records a failed order. Returns the time of the retry.
     pub fn failed(
         &mut self,
-        fault: Fault,
+        fault: OrderFault,
         retry_after: Option<Duration>,
         now: Moment,
         random: f64,
@@ -190,15 +190,15 @@ impl Schedule {
         self.failures = self.failures.saturating_add(1);
         self.decided = now;
         match fault {
-            Fault::Refused if self.staging && self.staging_refusals + 1 >= STAGING_REFUSALS => {
+            OrderFault::Refused if self.staging && self.staging_refusals + 1 >= STAGING_REFUSALS => {
                 (self.staging, self.staging_refusals) = (false, 0);
             }
-            Fault::Refused => {
+            OrderFault::Refused => {
                 self.staging_refusals += u32::from(self.staging);
                 self.staging = self.has_staging;
             }
             // The staging directory did not respond, so production is tried.
-            Fault::Unreachable => self.staging = false,
+            OrderFault::Unreachable => self.staging = false,
         }
         let pause = self.pause(random, now).ceil();
         let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER).as_secs_f64().ceil();

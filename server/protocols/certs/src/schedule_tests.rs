@@ -4,8 +4,8 @@ use proptest::prelude::*;
 const DAY: i64 = 86_400;
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn fresh() -> Schedule {
-    Schedule::new(true, MINUTE)
+fn fresh() -> RenewalSchedule {
+    RenewalSchedule::new(true, MINUTE)
 }
 
 #[test]
@@ -53,23 +53,23 @@ fn a_window_that_ends_before_it_begins_is_ignored() {
 #[test]
 fn a_refused_order_goes_to_staging_first_and_then_to_production_at_once() {
     let mut schedule = fresh();
-    let at = schedule.failed(Fault::Refused, None, 0, 1.0);
+    let at = schedule.failed(OrderFault::Refused, None, 0, 1.0);
     assert_eq!((at, schedule.next(59)), (60, Action::Wait(60)));
     assert_eq!(schedule.next(60), Action::Order { staging: true });
     schedule.staging_succeeded();
     assert_eq!(schedule.next(61), Action::Order { staging: false });
-    let mut other = Schedule::new(false, MINUTE);
-    other.failed(Fault::Refused, None, 0, 1.0);
+    let mut other = RenewalSchedule::new(false, MINUTE);
+    other.failed(OrderFault::Refused, None, 0, 1.0);
     assert_eq!(other.next(DAY), Action::Order { staging: false }, "no staging is known");
     let mut away = fresh();
-    away.failed(Fault::Unreachable, None, 0, 1.0);
+    away.failed(OrderFault::Unreachable, None, 0, 1.0);
     assert_eq!(away.next(DAY), Action::Order { staging: false }, "the CA was away");
 }
 
 #[test]
 fn pauses_double_up_to_a_day() {
     let mut schedule = fresh();
-    let pauses: Vec<i64> = (0..14).map(|_| schedule.failed(Fault::Unreachable, None, 0, 1.0)).collect();
+    let pauses: Vec<i64> = (0..14).map(|_| schedule.failed(OrderFault::Unreachable, None, 0, 1.0)).collect();
     assert_eq!(pauses[..5], [60, 120, 240, 480, 960]);
     assert_eq!(pauses[13], DAY);
 }
@@ -79,16 +79,16 @@ fn a_valid_certificate_that_soon_ends_shortens_pauses() {
     let mut schedule = fresh();
     schedule.have(Lifetime { from: 0, until: 4 * 3_600 }, 0, 0.0);
     for _ in 0..20 {
-        schedule.failed(Fault::Unreachable, None, 0, 1.0);
+        schedule.failed(OrderFault::Unreachable, None, 0, 1.0);
     }
     assert_eq!(schedule.next_order(), 2 * 3_600, "not before it is due");
-    assert_eq!(schedule.failed(Fault::Unreachable, None, 2 * 3_600, 1.0), 2 * 3_600 + 1_800);
+    assert_eq!(schedule.failed(OrderFault::Unreachable, None, 2 * 3_600, 1.0), 2 * 3_600 + 1_800);
 }
 
 #[test]
 fn success_clears_failures() {
     let mut schedule = fresh();
-    schedule.failed(Fault::Refused, None, 0, 1.0);
+    schedule.failed(OrderFault::Refused, None, 0, 1.0);
     schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0, 0.0);
     assert_eq!(schedule.failures(), 0);
     schedule.lost();
@@ -153,12 +153,12 @@ fn a_window_beyond_the_lifetime_is_cut() {
 fn a_clock_that_is_set_back_prolongs_no_pause() {
     let mut schedule = fresh();
     // The clock was ten years ahead.
-    let at = schedule.failed(Fault::Unreachable, Some(Duration::from_secs(600)), 3_650 * DAY, 1.0);
+    let at = schedule.failed(OrderFault::Unreachable, Some(Duration::from_secs(600)), 3_650 * DAY, 1.0);
     assert_eq!(at, 3_650 * DAY + 600);
     assert_eq!(schedule.next(100), Action::Wait(700), "Retry-After counts on");
     assert_eq!(schedule.next(700), Action::Order { staging: false });
     // A deviation of some seconds is not a clock change.
-    schedule.failed(Fault::Unreachable, None, 1_000, 1.0);
+    schedule.failed(OrderFault::Unreachable, None, 1_000, 1.0);
     assert_eq!(schedule.next(990), Action::Wait(1_120));
 }
 
@@ -168,14 +168,14 @@ fn staging_is_not_the_last_word() {
     let mut now = 0;
     let asked: Vec<bool> = (0..9)
         .map(|_| {
-            now = schedule.failed(Fault::Refused, None, now, 1.0);
+            now = schedule.failed(OrderFault::Refused, None, now, 1.0);
             schedule.next(now) == Action::Order { staging: true }
         })
         .collect();
     assert_eq!(asked, [true, true, true, false, true, true, true, false, true]);
     let mut away = fresh();
-    away.failed(Fault::Refused, None, 0, 1.0);
-    away.failed(Fault::Unreachable, None, 60, 1.0);
+    away.failed(OrderFault::Refused, None, 0, 1.0);
+    away.failed(OrderFault::Unreachable, None, 60, 1.0);
     assert_eq!(away.next(DAY), Action::Order { staging: false }, "staging is away");
 }
 
@@ -192,7 +192,7 @@ proptest! {
                 0 => schedule.have(Lifetime { from: now, until: now + length }, now, random),
                 1 => {
                     let asked = Duration::from_secs(seconds);
-                    let at = schedule.failed(Fault::Refused, Some(asked), now, random);
+                    let at = schedule.failed(OrderFault::Refused, Some(asked), now, random);
                     prop_assert!(at >= now + (seconds as i64).min(7 * DAY), "Retry-After counts");
                     prop_assert!(at >= now + 30 && at <= now + 7 * DAY);
                     let due = matches!(schedule.next(now), Action::Order { .. });

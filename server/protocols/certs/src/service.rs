@@ -1,19 +1,19 @@
-//! The thread that orders certificates: [`Service`].
+//! The thread that orders certificates: [`CertificateService`].
 //!
 //! Contract:
 //! 1. Starting waits at most [`PATIENCE`] for the store, and never for the CA.
 //! 2. Nothing runs on a thread that serves requests. Stopping takes at most [`END`], whatever is in progress.
 
 use crate::answers::DomainAnswers;
-use crate::budget::Budget;
+use crate::budget::OrderBudget;
 use crate::ca::Ca;
 use crate::challenge::{HttpAnswers, Means};
-use crate::client::Client;
-use crate::on_demand::{OnDemandOrders, OnDemandQuestions, Question, WAITING};
+use crate::client::CaClient;
+use crate::on_demand::{OnDemandOrders, OnDemandQuestions, NameQuestion, WAITING};
 use crate::renewal::CertificateRenewal;
-use crate::shared::{ORDERS, Shared, now};
+use crate::shared::{ORDERS, SharedCertificates, now};
 use crate::states::CertificateStates;
-use crate::store::{Folder, Redis, Store};
+use crate::store::{Folder, Redis, CertificateStore};
 use settings::{Acme, CertificateOrder};
 use std::future::Future;
 use std::rc::Rc;
@@ -35,8 +35,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// How long stopping waits for the thread.
 const END: Duration = Duration::from_secs(1);
 
-/// Orders certificates from [`Service::open`] until it is stopped or dropped.
-pub struct Service {
+/// Orders certificates from [`CertificateService::open`] until it is stopped or dropped.
+pub struct CertificateService {
     /// The answers to HTTP-01.
     pub http: HttpAnswers,
     /// The state of all certificates.
@@ -47,7 +47,7 @@ pub struct Service {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Service {
+impl std::fmt::Debug for CertificateService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("board", &self.board).finish_non_exhaustive()
     }
@@ -59,14 +59,14 @@ struct Seed {
     certificates: Arc<Certificates>,
     http: HttpAnswers,
     board: CertificateStates,
-    questions: mpsc::Receiver<Question>,
+    questions: mpsc::Receiver<NameQuestion>,
     opened: watch::Receiver<bool>,
     ending: Arc<AtomicBool>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl Service {
-    /// Starts the thread, and waits until it serves the stored certificates. Orders wait for [`Service::open`].
+impl CertificateService {
+    /// Starts the thread, and waits until it serves the stored certificates. Orders wait for [`CertificateService::open`].
     ///
     /// # Errors
     /// The system refuses a thread, or an option names something that cannot be used.
@@ -75,7 +75,7 @@ impl Service {
         means: Means,
         certificates: Arc<Certificates>,
         log: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Service, String> {
+    ) -> Result<CertificateService, String> {
         // Errors in options show at once.
         if let Some(ca) = &acme.ca {
             trust::client(Trusted::File(ca), None)
@@ -127,7 +127,7 @@ impl Service {
         // If this takes longer, certificates are served later.
         let _ = begun.recv_timeout(PATIENCE);
         let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-        Ok(Service { http, board, open, ending, stop, thread })
+        Ok(CertificateService { http, board, open, ending, stop, thread })
     }
 
     /// Allows orders: a CA can reach this server from now on.
@@ -156,7 +156,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     };
     let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::File);
     let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
-    let client = Client::new(tls, false);
+    let client = CaClient::new(tls, false);
     let production = Ca::new(&acme.directory, client, store.clone(), &acme, http, log.clone());
     let staging = acme.staging.as_deref().and_then(|directory| {
         let store = open(&acme, directory).ok()?;
@@ -165,10 +165,10 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     let asked = acme.on_demand.as_ref().map(|on_demand| {
         let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::SystemAndFile);
         let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
-        Rc::new(DomainAnswers::new(&on_demand.ask, Client::new(tls, true)))
+        Rc::new(DomainAnswers::new(&on_demand.ask, CaClient::new(tls, true)))
     });
     let per_hour = acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(SharedCertificates {
         means,
         production: Rc::new(production),
         staging,
@@ -176,7 +176,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         board,
         orders: Semaphore::new(ORDERS),
         asked,
-        budget: Budget::new(per_hour, now()).into(),
+        budget: OrderBudget::new(per_hour, now()).into(),
         overflow: Rc::default(),
         certificates,
         installed: Default::default(),
@@ -212,7 +212,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
 }
 
 /// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task restarts after a pause.
-async fn kept(shared: Rc<Shared>, order: CertificateOrder, keeper: CertificateRenewal) {
+async fn kept(shared: Rc<SharedCertificates>, order: CertificateOrder, keeper: CertificateRenewal) {
     let mut next = Some(keeper);
     let title = order.domains.join(", ");
     let log = shared.log.clone();
@@ -248,7 +248,7 @@ where
     }
 }
 
-fn open(acme: &Acme, directory: &str) -> Result<Rc<dyn Store>, String> {
+fn open(acme: &Acme, directory: &str) -> Result<Rc<dyn CertificateStore>, String> {
     match &acme.storage {
         Some(url) => Ok(Rc::new(Redis::new(url, directory).map_err(|error| error.0)?)),
         None => {

@@ -1,4 +1,4 @@
-//! The state that all certificates of a server share, on the thread that orders them: [`Shared`].
+//! The state that all certificates of a server share, on the thread that orders them: [`SharedCertificates`].
 
 use crate::answers::DomainAnswers;
 use crate::ca::Ca;
@@ -8,8 +8,8 @@ use crate::overflow::Overflow;
 use crate::record::{Announced, announce};
 use crate::schedule::Moment;
 use crate::states::CertificateStates;
-use crate::store::{Item, Pending, Store};
-use crate::{alpn, budget::Budget};
+use crate::store::{Item, Pending, CertificateStore};
+use crate::{alpn, budget::OrderBudget};
 use settings::Acme;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tls::{Certificate, Certificates, Source};
+use tls::{Certificate, Certificates, CertificateSource};
 use tokio::sync::Semaphore;
 
 /// The largest number of orders at a time.
@@ -25,14 +25,14 @@ pub const ORDERS: usize = 4;
 /// How long other machines may need to see a challenge. They check every five seconds.
 const SPREAD: Duration = Duration::from_secs(7);
 
-pub struct Shared {
+pub struct SharedCertificates {
     pub acme: Acme,
     /// The ways in which this server can answer challenges.
     pub means: Means,
     pub production: Rc<Ca>,
     /// The CA's staging directory.
     pub staging: Option<Rc<Ca>>,
-    pub store: Rc<dyn Store>,
+    pub store: Rc<dyn CertificateStore>,
     /// The published state of all certificates.
     pub board: CertificateStates,
     /// Limits the number of orders at a time.
@@ -40,7 +40,7 @@ pub struct Shared {
     /// Decides about names on demand.
     pub asked: Option<Rc<DomainAnswers>>,
     /// The remaining orders on demand.
-    pub budget: RefCell<Budget>,
+    pub budget: RefCell<OrderBudget>,
     /// Logs orders on demand that exceed the limit.
     pub overflow: Rc<Overflow>,
     /// The certificates that handshakes use.
@@ -54,7 +54,7 @@ pub struct Shared {
     pub log: Rc<dyn Fn(&str)>,
 }
 
-impl Shared {
+impl SharedCertificates {
     pub fn say(&self, line: &str) {
         (self.log)(line);
     }
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     fn set(&self) {
-        self.certificates.set(Source::Acme, self.installed.borrow().values().cloned().collect());
+        self.certificates.set(CertificateSource::Acme, self.installed.borrow().values().cloned().collect());
     }
 
     /// Answers these TLS-ALPN-01 challenges in place of those before.
@@ -112,7 +112,7 @@ impl Shared {
 }
 
 struct Announces<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedCertificates,
     id: &'a str,
 }
 

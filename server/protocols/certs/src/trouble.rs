@@ -3,7 +3,7 @@
 //! Contract: a text names the failed step, quotes the CA and gives a remedy. It is one line of limited length.
 
 use crate::client::Last;
-use crate::schedule::Fault;
+use crate::schedule::OrderFault;
 use instant_acme::{Error, Problem};
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const ACME: &str = "urn:ietf:params:acme:error:";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    pub fault: Fault,
+    pub fault: OrderFault,
     /// The time after which the CA allows the next attempt.
     pub retry_after: Option<Duration>,
     /// The problem's type without its prefix; empty if the CA gave none.
@@ -31,7 +31,7 @@ impl fmt::Display for Trouble {
 
 impl Trouble {
     /// Creates a failure without a response of the CA.
-    pub fn new(fault: Fault, text: impl AsRef<str>) -> Trouble {
+    pub fn new(fault: OrderFault, text: impl AsRef<str>) -> Trouble {
         Trouble { fault, retry_after: None, kind: String::new(), text: line(text.as_ref()) }
     }
 
@@ -54,16 +54,16 @@ impl Trouble {
                     _ => "check --acme-directory, which must be the address of the CA's directory",
                 };
                 let text = format!("{what}: {} answered with {said}; {advice}", last.url);
-                Trouble { retry_after: last.retry_after, ..Trouble::new(Fault::Unreachable, text) }
+                Trouble { retry_after: last.retry_after, ..Trouble::new(OrderFault::Unreachable, text) }
             }
             Error::Timeout(at) => {
                 let again = at.map(|at| at.saturating_duration_since(std::time::Instant::now()));
                 let text = format!("{what}: the CA has not finished in time; it is asked again later");
-                Trouble { retry_after: again.or(last.retry_after), ..Trouble::new(Fault::Unreachable, text) }
+                Trouble { retry_after: again.or(last.retry_after), ..Trouble::new(OrderFault::Unreachable, text) }
             }
-            Error::Other(_) => Trouble::new(Fault::Unreachable, format!("{what}: {error}")),
+            Error::Other(_) => Trouble::new(OrderFault::Unreachable, format!("{what}: {error}")),
             _ => Trouble::new(
-                Fault::Unreachable,
+                OrderFault::Unreachable,
                 format!("{what}: the CA does not behave as expected: {error}"),
             ),
         }
@@ -93,9 +93,9 @@ impl Trouble {
         let kind = kind.strip_prefix(ACME).unwrap_or(kind).to_owned();
         let detail = said(problem);
         let fault = match kind.as_str() {
-            "serverInternal" | "badNonce" => Fault::Unreachable,
-            _ if problem.status.is_some_and(|status| status >= 500) => Fault::Unreachable,
-            _ => Fault::Refused,
+            "serverInternal" | "badNonce" => OrderFault::Unreachable,
+            _ if problem.status.is_some_and(|status| status >= 500) => OrderFault::Unreachable,
+            _ => OrderFault::Refused,
         };
         let advice = advice(&kind);
         let text =
@@ -176,7 +176,7 @@ mod tests {
         let trouble = problem(
             r#"{"type":"urn:ietf:params:acme:error:connection","detail":"203.0.113.9: Fetching\nhttp://a.test: Timeout","status":400}"#,
         );
-        assert_eq!(trouble.fault, Fault::Refused);
+        assert_eq!(trouble.fault, OrderFault::Refused);
         let words =
             "a.test: the CA says: 203.0.113.9: Fetching http://a.test: Timeout; the CA cannot connect";
         assert!(trouble.text.starts_with(words), "{trouble}");
@@ -184,14 +184,14 @@ mod tests {
 
     #[test]
     fn faults_of_the_ca_are_not_ours() {
-        assert_eq!(problem(r#"{"type":"about:blank","status":503}"#).fault, Fault::Unreachable);
+        assert_eq!(problem(r#"{"type":"about:blank","status":503}"#).fault, OrderFault::Unreachable);
         assert_eq!(
             problem(r#"{"type":"urn:ietf:params:acme:error:serverInternal"}"#).fault,
-            Fault::Unreachable
+            OrderFault::Unreachable
         );
         assert_eq!(
             problem(r#"{"type":"urn:ietf:params:acme:error:rateLimited","status":429}"#).fault,
-            Fault::Refused
+            OrderFault::Refused
         );
     }
 
@@ -238,6 +238,6 @@ mod tests {
         let limited = Trouble::of("a.test", &error, &last);
         assert!(limited.text.contains("status 429: too many requests; the CA is asked again"), "{limited}");
         assert_eq!(limited.retry_after, last.retry_after);
-        assert_eq!(Trouble::new(Fault::Refused, "x ".repeat(2_000)).text.chars().count(), MOST + 1);
+        assert_eq!(Trouble::new(OrderFault::Refused, "x ".repeat(2_000)).text.chars().count(), MOST + 1);
     }
 }

@@ -138,15 +138,15 @@ impl DataFrames {
 
 /// The spent units.
 #[derive(Debug)]
-pub struct Budget {
+pub struct FloodBudget {
     spent: [u32; KINDS],
     filled: Instant,
 }
 
-impl Budget {
+impl FloodBudget {
     /// Creates an unspent budget.
-    pub fn new(now: Instant) -> Budget {
-        Budget { spent: [0; KINDS], filled: now }
+    pub fn new(now: Instant) -> FloodBudget {
+        FloodBudget { spent: [0; KINDS], filled: now }
     }
 
     /// Returns the units that the elapsed time has earned.
@@ -212,7 +212,7 @@ mod tests {
         let start = Instant::now();
         for kind in Flood::ALL {
             let (units, rate) = BUDGETS[kind as usize];
-            let mut budget = Budget::new(start);
+            let mut budget = FloodBudget::new(start);
             assert_eq!(budget.spend(kind, units), Ok(()));
             assert_eq!(budget.spend(kind, 1), Err(kind));
             budget.earn(kind, 2);

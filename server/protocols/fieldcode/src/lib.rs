@@ -19,11 +19,11 @@ mod section;
 mod section_tests;
 pub mod syntax;
 
-pub use budget::{Budget, DataFrames, Flood, HEADS, REFUSED};
+pub use budget::{FloodBudget, DataFrames, Flood, HEADS, REFUSED};
 pub use huffman::{huffman_decode, huffman_encode, huffman_len};
 pub use integer::{IntegerError, decode_integer, encode_integer};
 pub use limits::{Expect, HeadLimits};
 pub use name::{Name, is_field_value};
 pub use priority::Priority;
-pub use request::{Refusal, RequestHead};
+pub use request::{SectionRefusal, RequestHead};
 pub use section::{Bomb, Section};

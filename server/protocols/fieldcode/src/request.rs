@@ -42,7 +42,7 @@ impl RequestHead {
 
 /// Why a field section is not a request that can be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SectionRefusal {
     /// The response that the client may get.
     pub failure: Failure,
     /// The section breaks the protocol (RFC 9113 section 8.1.1), so its stream is reset; otherwise it only exceeds a limit.

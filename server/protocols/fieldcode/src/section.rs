@@ -8,7 +8,7 @@
 
 mod finish;
 
-use crate::request::{Refusal, SPARE_TEXT};
+use crate::request::{SectionRefusal, SPARE_TEXT};
 use crate::syntax::{decimal, is_authority, trim};
 use crate::{Expect, HeadLimits, Name};
 use handler::{Failure, Span};
@@ -32,7 +32,7 @@ pub struct Section {
     mode: Mode,
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
-    refusal: Option<Refusal>,
+    refusal: Option<SectionRefusal>,
     /// Counted as in RFC 9113 section 6.5.2.
     size: usize,
     /// Fields without pseudo-header fields.
@@ -181,7 +181,7 @@ impl Section {
     #[cold]
     fn refuse(&mut self, status: u16, reason: &'static str) {
         if self.refusal.is_none() {
-            self.refusal = Some(Refusal { failure: Failure::client(status, reason), malformed: false });
+            self.refusal = Some(SectionRefusal { failure: Failure::client(status, reason), malformed: false });
             self.text = Vec::new();
             self.slots = Vec::new();
         }
@@ -313,7 +313,7 @@ impl Section {
     ///
     /// # Errors
     /// The section is malformed or beyond a limit.
-    pub fn finish_trailers(self) -> Result<(), Refusal> {
+    pub fn finish_trailers(self) -> Result<(), SectionRefusal> {
         self.refusal.map_or(Ok(()), Err)
     }
 }

@@ -1,6 +1,6 @@
 //! Tests RFC 9113 sections 8.1 to 8.3, rule by rule.
 
-use crate::{Bomb, Expect, HeadLimits, Name, Refusal, RequestHead, Section, is_field_value};
+use crate::{Bomb, Expect, HeadLimits, Name, SectionRefusal, RequestHead, Section, is_field_value};
 use proptest::prelude::*;
 
 fn add(section: &mut Section, name: &str, value: &str, known: bool, limits: &HeadLimits) -> Result<(), Bomb> {
@@ -14,7 +14,7 @@ fn add(section: &mut Section, name: &str, value: &str, known: bool, limits: &Hea
     section.decoded(kind, start, name.len(), good, limits)
 }
 
-fn judge_with(fields: &[(&str, &str)], end: bool, limits: &HeadLimits) -> Result<RequestHead, Refusal> {
+fn judge_with(fields: &[(&str, &str)], end: bool, limits: &HeadLimits) -> Result<RequestHead, SectionRefusal> {
     let run = |known: bool| {
         let mut section = Section::request(0, 0);
         fields.iter().for_each(|(name, value)| add(&mut section, name, value, known, limits).unwrap());
@@ -29,7 +29,7 @@ fn judge_with(fields: &[(&str, &str)], end: bool, limits: &HeadLimits) -> Result
     known
 }
 
-fn judge(fields: &[(&str, &str)]) -> Result<RequestHead, Refusal> {
+fn judge(fields: &[(&str, &str)]) -> Result<RequestHead, SectionRefusal> {
     judge_with(fields, true, &HeadLimits::default())
 }
 

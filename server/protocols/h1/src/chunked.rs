@@ -29,7 +29,7 @@ enum State {
 
 /// The limits of a chunked body.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct ChunkBounds {
     /// The most data, in bytes.
     pub max_body: Option<u64>,
     /// The longest trailer section, in bytes.
@@ -42,7 +42,7 @@ pub struct Bounds {
 #[derive(Debug)]
 pub struct Decoder {
     state: State,
-    bounds: Bounds,
+    bounds: ChunkBounds,
     /// The size of the chunk, then the rest of it.
     left: u64,
     digits: u8,
@@ -54,7 +54,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// Creates a decoder at the start of a body.
-    pub fn new(bounds: Bounds) -> Decoder {
+    pub fn new(bounds: ChunkBounds) -> Decoder {
         Decoder {
             state: State::Size,
             bounds,
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOUNDS: Bounds = Bounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
+    const BOUNDS: ChunkBounds = ChunkBounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
 
     /// Data and the number of bytes after the end (`None` if the end has not arrived), or an error.
     type Outcome = Result<(Vec<u8>, Option<usize>), BodyError>;

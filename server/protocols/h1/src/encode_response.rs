@@ -21,7 +21,7 @@ pub enum Delimiter {
 
 /// How a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct FramingPlan {
     pub delimiter: Delimiter,
     /// Body bytes follow the head.
     pub has_body: bool,
@@ -30,7 +30,7 @@ pub struct Plan {
 }
 
 /// Chooses the framing of a response to a request of that version, `HEAD` or not.
-pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
+pub fn plan(response: &Response, version: Version, is_head: bool) -> FramingPlan {
     let given = declared_length(&response.fields);
     let known = match &response.body {
         Body::Empty => Some(0),
@@ -40,10 +40,10 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
         Body::Stream(_) => given,
         Body::Tunnel { .. } => {
             let delimiter = if response.status == 101 { Delimiter::Nothing } else { Delimiter::Own };
-            return Plan { delimiter, has_body: true, is_whole: false };
+            return FramingPlan { delimiter, has_body: true, is_whole: false };
         }
     };
-    let without = |length: Option<u64>| Plan {
+    let without = |length: Option<u64>| FramingPlan {
         delimiter: length.map_or(Delimiter::Nothing, Delimiter::Length),
         has_body: false,
         is_whole: false,
@@ -60,7 +60,7 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
                 Version::Http10 => Delimiter::Close,
                 Version::Http2 | Version::Http3 => Delimiter::Nothing,
             };
-            Plan {
+            FramingPlan {
                 delimiter: known.map_or(unknown, Delimiter::Length),
                 has_body: known != Some(0),
                 is_whole: true,

@@ -28,7 +28,7 @@ mod write;
 
 pub use encode_request::{RequestEncoder, body_framing, upgrade_offer};
 pub use encode_response::{
-    ConnectionField, Delimiter, Plan, declared_length, encode_head, encode_interim, fields_are_clean, plan,
+    ConnectionField, Delimiter, FramingPlan, declared_length, encode_head, encode_interim, fields_are_clean, plan,
 };
 pub use field::lists;
 pub use fieldcode::{Expect, HeadLimits, syntax};

@@ -3,13 +3,13 @@
 //! Why: one place decides whether the client gets chunks, and an HTTP/1.0 client must not get any. Coding twice would give the client the app's
 //! chunk sizes as content.
 
-use crate::chunked::{Bounds, Decoder};
+use crate::chunked::{ChunkBounds, Decoder};
 use bytes::Bytes;
 use handler::{Body, BodyStream, Chunk, Failure, Response};
 use std::task::{Context, Poll, ready};
 
 /// The limits for an app's trailers, which are dropped.
-const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 64 << 10, max_trailers: 1000 };
+const BOUNDS: ChunkBounds = ChunkBounds { max_body: None, max_trailer_bytes: 64 << 10, max_trailers: 1000 };
 
 /// Decodes the body if the fields declare the chunked coding.
 ///

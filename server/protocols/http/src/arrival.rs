@@ -5,8 +5,8 @@
 //! 1. An arrival counts as waiting for its client whenever its work is pending, except within [`Arrival::by_server`].
 //! 2. An arrival that is chosen to make room ends, whatever it waits for. After [`Context::end_arrivals`], all arrivals end.
 
-use crate::context::{Context, Shared};
-use crate::room::{Stage, State};
+use crate::context::{Context, ThreadShared};
+use crate::room::{Stage, RoomState};
 use net::{Subnet, Timer};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use std::task::Poll;
 
 /// A connection before HTTP. Dropping this ends the arrival.
 pub struct Arrival {
-    shared: Rc<Shared>,
+    shared: Rc<ThreadShared>,
     timer: Timer,
     /// The server is working; the arrival does not wait for its client.
     by_server: Cell<bool>,
@@ -52,7 +52,7 @@ impl<H> Context<H> {
 }
 
 impl Arrival {
-    fn new(shared: &Rc<Shared>, address: Subnet, stage: Stage) -> Arrival {
+    fn new(shared: &Rc<ThreadShared>, address: Subnet, stage: Stage) -> Arrival {
         let timer = shared.timers.register();
         shared.room.open(timer.key(), address, stage);
         shared.arrivals.update(|n| n + 1);
@@ -73,7 +73,7 @@ impl Arrival {
                 return Poll::Ready(Some(output));
             }
             if !self.by_server.get() {
-                room.wait(key, State::Unproved, self.shared.timers.recent());
+                room.wait(key, RoomState::Unproved, self.shared.timers.recent());
             }
             Poll::Pending
         })

@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use handler::held::{Account, Upload, relieve_memory};
 use handler::{Failure, Incoming};
-use net::memory::{self, Class, Level, Reserved};
+use net::memory::{self, MemoryClass, Level, Reserved};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub enum Collected {
 }
 
 /// The limits for one body.
-pub struct Bounds<'a> {
+pub struct BodyBounds<'a> {
     /// The most bytes in memory; a larger body goes to a file.
     pub memory: usize,
     /// The folder of spool files.
@@ -79,7 +79,7 @@ impl Collected {
 ///
 /// # Errors
 /// 400, 408 or 413 for errors of the client, 503 for too many uploads, 500 if the file cannot be written.
-pub async fn collect(incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, Failure> {
+pub async fn collect(incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collected, Failure> {
     match incoming {
         Incoming::Empty => Ok(Collected::Empty),
         Incoming::Ready(bytes) if bytes.is_empty() => Ok(Collected::Empty),
@@ -89,11 +89,11 @@ pub async fn collect(incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected
     }
 }
 
-async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, Failure> {
+async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collected, Failure> {
     let (memory_limit, temp_dir) = (bounds.memory, bounds.temp_dir);
     let length = incoming.length();
     let mut held = Vec::new();
-    let reserved = Reserved::new(Class::Requests, 0);
+    let reserved = Reserved::new(MemoryClass::Requests, 0);
     let mut spool: Option<Spool> = None;
     let mut place = match length {
         Some(length) if length > memory_limit as u64 => Some(bounds.place().await?),
@@ -139,7 +139,7 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
     }
 }
 
-impl Bounds<'_> {
+impl BodyBounds<'_> {
     /// Takes a place, if there is one, for a body that could stay in memory. Returns whether it goes to a file.
     fn relieves(&self, place: &mut Option<Upload>) -> bool {
         if memory::are_files_in_memory() {
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    fn bounds(memory: usize, temp_dir: &Path) -> Bounds<'_> {
-        Bounds { memory, temp_dir, account: None, patience: Duration::ZERO }
+    fn bounds(memory: usize, temp_dir: &Path) -> BodyBounds<'_> {
+        BodyBounds { memory, temp_dir, account: None, patience: Duration::ZERO }
     }
 
     fn collected(incoming: Incoming, limit: usize, dir: &Path) -> Result<Collected, Failure> {

@@ -4,7 +4,7 @@ use crate::date::DateCache;
 use crate::room::{Rank, Room, Stage};
 use crate::uploads::Uploads;
 use h1::HeadLimits;
-use net::memory::{self, Class};
+use net::memory::{self, MemoryClass};
 use net::{Output, Subnet, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
@@ -44,14 +44,14 @@ pub struct Connections {
 /// The shared state of the connections of one thread.
 pub struct Context<H> {
     pub handler: H,
-    pub(crate) shared: Rc<Shared>,
+    pub(crate) shared: Rc<ThreadShared>,
 }
 
 impl<H> Context<H> {
     /// Creates a context. The caller runs `timers` on the same thread. Connections read `settings` for every request and deadline, so they follow a
     /// replacement.
     pub fn new(handler: H, settings: impl Into<Current>, timers: Rc<Timers>) -> Rc<Context<H>> {
-        let shared = Shared {
+        let shared = ThreadShared {
             settings: settings.into(),
             room: Room::new(timers.now()),
             timers,
@@ -117,7 +117,7 @@ impl<H> Context<H> {
 }
 
 /// The part of a [`Context`] that does not depend on the handler.
-pub(crate) struct Shared {
+pub(crate) struct ThreadShared {
     settings: Current,
     pub(crate) timers: Rc<Timers>,
     pub(crate) date: DateCache,
@@ -140,13 +140,13 @@ pub(crate) struct Shared {
     outputs: RefCell<Vec<Output>>,
     /// A large write buffer that connections use in turn.
     large_output: Cell<Option<Output>>,
-    /// Responses so far; see [`Shared::gather`].
+    /// Responses so far; see [`ThreadShared::gather`].
     answered: Cell<u32>,
-    /// How many more responses yield; see [`Shared::gather`].
+    /// How many more responses yield; see [`ThreadShared::gather`].
     yielding: Cell<u32>,
 }
 
-impl Shared {
+impl ThreadShared {
     pub(crate) fn settings(&self) -> Rc<Settings> {
         self.settings.get()
     }
@@ -232,52 +232,52 @@ impl Shared {
     }
 
     /// Counts a connection from `address` as open until the guard is dropped. `key`: the key of its timer.
-    pub(crate) fn open(self: &Rc<Shared>, key: usize, address: Subnet) -> Open {
+    pub(crate) fn open(self: &Rc<ThreadShared>, key: usize, address: Subnet) -> Open {
         self.open.update(|n| n + 1);
         self.room.open(key, address, Stage::Http);
-        memory::change(Class::Connections, 0, CONNECTION);
+        memory::change(MemoryClass::Connections, 0, CONNECTION);
         Open { shared: self.clone(), key }
     }
 
     /// Counts a connection as a tunnel until the guard is dropped.
-    pub(crate) fn count_tunnel(self: &Rc<Shared>) -> Counted {
-        Counted::new(self.clone(), |shared| &shared.tunnels)
+    pub(crate) fn count_tunnel(self: &Rc<ThreadShared>) -> CounterGuard {
+        CounterGuard::new(self.clone(), |shared| &shared.tunnels)
     }
 
     /// Counts a connection as active until the guard is dropped.
-    pub(crate) fn count_active(self: &Rc<Shared>) -> Counted {
-        Counted::new(self.clone(), |shared| &shared.active)
+    pub(crate) fn count_active(self: &Rc<ThreadShared>) -> CounterGuard {
+        CounterGuard::new(self.clone(), |shared| &shared.active)
     }
 }
 
 /// A guard: its connection counts as open until it is dropped.
 pub(crate) struct Open {
-    shared: Rc<Shared>,
+    shared: Rc<ThreadShared>,
     key: usize,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.shared.open.update(|n| n - 1);
-        memory::change(Class::Connections, CONNECTION, 0);
+        memory::change(MemoryClass::Connections, CONNECTION, 0);
         self.shared.room.close(self.key);
     }
 }
 
 /// A guard that adds one to a counter until it is dropped.
-pub(crate) struct Counted {
-    shared: Rc<Shared>,
-    of: fn(&Shared) -> &Cell<usize>,
+pub(crate) struct CounterGuard {
+    shared: Rc<ThreadShared>,
+    of: fn(&ThreadShared) -> &Cell<usize>,
 }
 
-impl Counted {
-    fn new(shared: Rc<Shared>, of: fn(&Shared) -> &Cell<usize>) -> Counted {
+impl CounterGuard {
+    fn new(shared: Rc<ThreadShared>, of: fn(&ThreadShared) -> &Cell<usize>) -> CounterGuard {
         of(&shared).update(|n| n + 1);
-        Counted { shared, of }
+        CounterGuard { shared, of }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CounterGuard {
     fn drop(&mut self) {
         (self.of)(&self.shared).update(|n| n - 1);
     }

@@ -14,8 +14,8 @@
 //! 5. A client that reads fast and leaves no room for writes gets a larger system buffer ([`crate::unsent`]).
 //! 6. A check is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
-use crate::context::Shared;
-use crate::room::State;
+use crate::context::ThreadShared;
+use crate::room::RoomState;
 use crate::unsent::Unsent;
 use net::{Lane, Timer, Transport};
 use settings::Settings;
@@ -130,7 +130,7 @@ impl Watch {
 impl Delivery {
     /// Records that `bytes` were written.
     #[inline]
-    pub(crate) fn wrote(&self, bytes: usize, timer: &Timer, shared: &Shared) {
+    pub(crate) fn wrote(&self, bytes: usize, timer: &Timer, shared: &ThreadShared) {
         let unproved = self.unproved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.unproved.set(unproved);
         if unproved >= SMALL && !self.watching.get() {
@@ -144,7 +144,7 @@ impl Delivery {
         blocked: bool,
         stream: &S,
         timer: &Timer,
-        shared: &Shared,
+        shared: &ThreadShared,
     ) -> bool {
         let changed = self.blocked.replace(blocked) != blocked;
         if changed && blocked {
@@ -157,7 +157,7 @@ impl Delivery {
     }
 
     /// Returns whether a client that blocks a write has acknowledged more since the last check. Returns `true` if there was no earlier check.
-    pub(crate) fn has_advanced<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
+    pub(crate) fn has_advanced<S: Transport>(&self, stream: &S, timer: &Timer, shared: &ThreadShared) -> bool {
         if !self.blocked.get() {
             return false;
         }
@@ -170,14 +170,14 @@ impl Delivery {
         self.unproved.set(0);
     }
 
-    fn watch(&self, timer: &Timer, shared: &Shared) {
+    fn watch(&self, timer: &Timer, shared: &ThreadShared) {
         self.watching.set(true);
         timer.arm_in(Lane::Write, interval(shared.settings().timeouts.send));
     }
 
     /// Checks the client if a check is due. Returns `true` if the client has stalled; then the stream is cut.
     #[inline]
-    pub(crate) fn is_stalled<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
+    pub(crate) fn is_stalled<S: Transport>(&self, stream: &S, timer: &Timer, shared: &ThreadShared) -> bool {
         timer.expired(Lane::Write) && self.look(stream, 0, timer, shared) == DeliveryState::Stalled
     }
 
@@ -187,7 +187,7 @@ impl Delivery {
         stream: &S,
         queued: usize,
         timer: &Timer,
-        shared: &Shared,
+        shared: &ThreadShared,
     ) -> DeliveryState {
         let (settings, now) = (shared.settings(), shared.timers.now());
         let (progress, left) = match stream.delivery() {
@@ -238,7 +238,7 @@ impl Delivery {
 
     /// Waits, with the write direction closed, until the client has nearly everything, has stalled, or the connection must make room. The system
     /// keeps the rest and discards it after `timeouts.send`. Bytes that still arrive are discarded.
-    pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) {
+    pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &ThreadShared) {
         if self.unproved.get() < SMALL {
             return;
         }
@@ -261,7 +261,7 @@ impl Delivery {
             if shared.room.is_chosen(timer.key()) {
                 return stream.cut();
             }
-            shared.room.wait(timer.key(), State::Stalled, shared.timers.recent());
+            shared.room.wait(timer.key(), RoomState::Stalled, shared.timers.recent());
             if !std::mem::replace(&mut closed, true) {
                 stream.end_writing();
             }

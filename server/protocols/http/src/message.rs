@@ -7,7 +7,7 @@
 //! 1. Nothing here depends on how a message is framed on the wire.
 //! 2. Every exchange is reported exactly once, however it ended ([`ExchangeRecord::report`]).
 
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use crate::opening::OpeningHandshake;
 use fieldcode::RequestHead;
 use h1::{Delimiter, Expect};
@@ -76,7 +76,7 @@ pub(crate) fn request(
     mut head: RequestHead,
     version: Version,
     peer: &Rc<Peer>,
-    shared: &Shared,
+    shared: &ThreadShared,
     arrived: Instant,
 ) -> Request {
     if head.websocket {

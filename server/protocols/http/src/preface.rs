@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::one::Link;
-use crate::room::State;
+use crate::room::RoomState;
 use crate::{one, two};
 use handler::{Handler, Peer};
 use net::{Lane, Subnet, Transport};
@@ -47,7 +47,7 @@ async fn first_bytes<S: Transport>(link: &Link<S>) -> Option<Vec<u8>> {
             Ok(0) => return Some(first).filter(|first| !first.is_empty()),
             Ok(_) if first.len() >= PREFACE.len() || !PREFACE.starts_with(&first) => return Some(first),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !link.readable(State::Unproved).await {
+                if !link.readable(RoomState::Unproved).await {
                     return None;
                 }
             }

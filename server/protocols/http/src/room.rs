@@ -12,7 +12,7 @@
 //!    ([`crate::context::Shared::displace_another`]).
 //! 4. For idle connections and transfers, starting and ending a wait is one store. Choosing a connection reads 32 bytes per connection, but is rare.
 
-use crate::unproved::{GRACE, Unproved, Waiting};
+use crate::unproved::{GRACE, Unproved, UnprovedClient};
 use net::Subnet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Rank {
 
 /// The state of a connection: the event that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum State {
+pub(crate) enum RoomState {
     /// The connection waits for the server, or does not exist.
     #[default]
     Busy,
@@ -80,7 +80,7 @@ struct ConnectionEntry {
     address: Subnet,
     /// In milliseconds.
     since: u64,
-    state: State,
+    state: RoomState,
     stage: Stage,
 }
 
@@ -130,10 +130,10 @@ impl Room {
     }
 
     /// Records that a connection waits, since `now` unless it already waited in the same state.
-    pub(crate) fn wait(&self, key: usize, state: State, now: Instant) {
+    pub(crate) fn wait(&self, key: usize, state: RoomState, now: Instant) {
         let mut entries = self.entries.borrow_mut();
         let Some(entry) = entries.get_mut(key) else { return };
-        if entry.state == state || entry.state == State::Chosen || entry.stage == Stage::Refused {
+        if entry.state == state || entry.state == RoomState::Chosen || entry.stage == Stage::Refused {
             return;
         }
         self.next.update(|next| next + 1);
@@ -141,12 +141,12 @@ impl Room {
         if entry.stage == (Stage::Quic { proved: false }) {
             (number, since) = (self.next.get(), 0);
         }
-        if entry.state == State::Unproved {
+        if entry.state == RoomState::Unproved {
             self.unproved.borrow_mut().remove(entry.address, entry.number);
         }
         (entry.number, entry.since, entry.state) = (number, since, state);
-        if state == State::Unproved {
-            self.unproved.borrow_mut().insert(entry.address, number, Waiting { key, since });
+        if state == RoomState::Unproved {
+            self.unproved.borrow_mut().insert(entry.address, number, UnprovedClient { key, since });
         }
     }
 
@@ -154,21 +154,21 @@ impl Room {
     #[inline]
     pub(crate) fn busy(&self, key: usize) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(key) {
-            if entry.state == State::Unproved {
+            if entry.state == RoomState::Unproved {
                 self.unproved.borrow_mut().remove(entry.address, entry.number);
             }
-            entry.state = State::Busy;
+            entry.state = RoomState::Busy;
         }
     }
 
     /// Returns whether the connection has to make room.
     #[inline]
     pub(crate) fn is_chosen(&self, key: usize) -> bool {
-        self.is(key, State::Chosen)
+        self.is(key, RoomState::Chosen)
     }
 
     #[inline]
-    pub(crate) fn is(&self, key: usize, state: State) -> bool {
+    pub(crate) fn is(&self, key: usize, state: RoomState) -> bool {
         self.entries.borrow().get(key).is_some_and(|entry| entry.state == state)
     }
 
@@ -177,10 +177,10 @@ impl Room {
         let now = self.millis(now);
         let key = match rank {
             Rank::Unproved => self.unproved.borrow().first(self.open.get(), now),
-            Rank::Idle => self.earliest(|entry| entry.state == State::Idle),
+            Rank::Idle => self.earliest(|entry| entry.state == RoomState::Idle),
             Rank::Young => self.unproved.borrow().next(),
             Rank::Stalled => self
-                .earliest(|entry| entry.state == State::Stalled && now.saturating_sub(entry.since) >= PAUSE),
+                .earliest(|entry| entry.state == RoomState::Stalled && now.saturating_sub(entry.since) >= PAUSE),
         };
         self.take(key)
     }
@@ -188,7 +188,7 @@ impl Room {
     /// Chooses a QUIC handshake that waits for its client: the oldest one of the address that has the most of them.
     pub(crate) fn choose_quic(&self) -> Option<usize> {
         let is_quic = |entry: &ConnectionEntry| matches!(entry.stage, Stage::Quic { .. });
-        let waits = |entry: &ConnectionEntry| is_quic(entry) && entry.state == State::Unproved;
+        let waits = |entry: &ConnectionEntry| is_quic(entry) && entry.state == RoomState::Unproved;
         let mut counts: BTreeMap<Subnet, usize> = BTreeMap::new();
         for entry in self.entries.borrow().iter().filter(|entry| waits(entry)) {
             *counts.entry(entry.address).or_default() += 1;
@@ -200,8 +200,8 @@ impl Room {
     /// Returns whether a connection may be able to make room soon: a transfer has just paused or continued, or the server works on a handshake.
     pub(crate) fn changes_soon(&self) -> bool {
         let changes = |entry: &ConnectionEntry| match entry.state {
-            State::Stalled | State::Moving => true,
-            State::Busy => matches!(entry.stage, Stage::Handshake | Stage::Quic { .. }),
+            RoomState::Stalled | RoomState::Moving => true,
+            RoomState::Busy => matches!(entry.stage, Stage::Handshake | Stage::Quic { .. }),
             _ => false,
         };
         self.entries.borrow().iter().any(changes)
@@ -210,7 +210,7 @@ impl Room {
     fn take(&self, key: Option<usize>) -> Option<usize> {
         let key = key?;
         self.busy(key);
-        self.entries.borrow_mut().get_mut(key)?.state = State::Chosen;
+        self.entries.borrow_mut().get_mut(key)?.state = RoomState::Chosen;
         Some(key)
     }
 
@@ -249,14 +249,14 @@ mod tests {
         let now = Instant::now();
         let room = room(now, 8);
         assert_eq!(room.choose(Rank::Idle, now), None, "all are busy");
-        [5, 2, 7].into_iter().for_each(|key| room.wait(key, State::Idle, now));
+        [5, 2, 7].into_iter().for_each(|key| room.wait(key, RoomState::Idle, now));
         room.busy(5);
-        room.wait(5, State::Idle, now);
+        room.wait(5, RoomState::Idle, now);
         assert_eq!(room.choose(Rank::Idle, now), Some(2), "5 was busy in between");
         assert!(room.is_chosen(2) && !room.is_chosen(5) && !room.is_chosen(7));
         assert_eq!([(); 3].map(|()| room.choose(Rank::Idle, now)), [Some(7), Some(5), None]);
         room.busy(2);
-        room.wait(2, State::Idle, now);
+        room.wait(2, RoomState::Idle, now);
         assert_eq!(room.choose(Rank::Idle, now), Some(2));
         room.close(2);
         assert!(!room.is_chosen(2));
@@ -267,10 +267,10 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let room = room(start, 4);
-        room.wait(0, State::Stalled, at(0));
-        room.wait(1, State::Idle, at(10));
-        room.wait(2, State::Unproved, at(20));
-        room.wait(2, State::Unproved, at(900));
+        room.wait(0, RoomState::Stalled, at(0));
+        room.wait(1, RoomState::Idle, at(10));
+        room.wait(2, RoomState::Unproved, at(20));
+        room.wait(2, RoomState::Unproved, at(900));
         assert_eq!(room.choose(Rank::Unproved, at(500)), None, "it may still be on its way");
         assert_eq!(
             room.choose(Rank::Unproved, at(1_020)),
@@ -278,7 +278,7 @@ mod tests {
             "waiting for more does not make it younger"
         );
         assert_eq!(room.choose(Rank::Unproved, at(9_000)), None);
-        room.wait(3, State::Unproved, at(30));
+        room.wait(3, RoomState::Unproved, at(30));
         let ranks = [Rank::Idle, Rank::Idle, Rank::Young, Rank::Young];
         assert_eq!(ranks.map(|rank| room.choose(rank, at(40))), [Some(1), None, Some(3), None]);
         assert!(room.changes_soon());
@@ -293,9 +293,9 @@ mod tests {
     fn a_connection_that_is_refused_makes_no_room() {
         let now = Instant::now();
         let room = room(now, 1);
-        room.wait(0, State::Unproved, now);
+        room.wait(0, RoomState::Unproved, now);
         room.refuse(0);
-        room.wait(0, State::Idle, now);
+        room.wait(0, RoomState::Idle, now);
         assert_eq!([Rank::Idle, Rank::Young].map(|rank| room.choose(rank, now)), [None, None]);
     }
 
@@ -307,7 +307,7 @@ mod tests {
         for (key, from) in [(1, 2), (2, 3), (3, 3)] {
             room.open(key, address(from), stage);
         }
-        (0..4).for_each(|key| room.wait(key, State::Unproved, now));
+        (0..4).for_each(|key| room.wait(key, RoomState::Unproved, now));
         assert_eq!([(); 4].map(|()| room.choose_quic()), [Some(2), Some(3), Some(1), None]);
     }
 
@@ -316,9 +316,9 @@ mod tests {
         let now = Instant::now();
         let room = room(now, 2);
         room.open(2, address(1), Stage::Quic { proved: false });
-        room.wait(0, State::Unproved, now);
-        room.wait(1, State::Idle, now);
-        room.wait(2, State::Unproved, now);
+        room.wait(0, RoomState::Unproved, now);
+        room.wait(1, RoomState::Idle, now);
+        room.wait(2, RoomState::Unproved, now);
         assert_eq!([(); 2].map(|()| room.choose(Rank::Unproved, now)), [Some(2), None]);
     }
 
@@ -326,10 +326,10 @@ mod tests {
     fn a_transfer_that_goes_on_begins_a_new_pause() {
         let start = Instant::now();
         let room = room(start, 2);
-        room.wait(0, State::Stalled, start);
-        room.wait(1, State::Stalled, start + Duration::from_millis(100));
+        room.wait(0, RoomState::Stalled, start);
+        room.wait(1, RoomState::Stalled, start + Duration::from_millis(100));
         room.busy(0);
-        room.wait(0, State::Stalled, start + Duration::from_millis(200));
+        room.wait(0, RoomState::Stalled, start + Duration::from_millis(200));
         assert_eq!(room.choose(Rank::Stalled, start + Duration::from_secs(9)), Some(1));
     }
 
@@ -337,13 +337,13 @@ mod tests {
     enum Event {
         Open(usize, u8),
         Close(usize),
-        Wait(usize, State),
+        Wait(usize, RoomState),
         Busy(usize),
         Choose(Rank),
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
-        let state = prop::sample::select(vec![State::Unproved, State::Idle, State::Stalled]);
+        let state = prop::sample::select(vec![RoomState::Unproved, RoomState::Idle, RoomState::Stalled]);
         let rank = prop::sample::select(Rank::ALL.to_vec());
         let event = prop_oneof![
             (0..24usize, 0..4u8).prop_map(|(key, from)| Event::Open(key, from)),
@@ -360,40 +360,40 @@ mod tests {
         fn a_connection_that_waits_for_the_server_never_makes_room(events in events()) {
             let start = Instant::now();
             let room = Room::new(start);
-            let mut open: Vec<Option<State>> = vec![None; 24];
+            let mut open: Vec<Option<RoomState>> = vec![None; 24];
             for (step, event) in events.into_iter().enumerate() {
                 let now = start + Duration::from_millis(100 * step as u64);
                 match event {
                     Event::Open(key, from) if open[key].is_none() => {
                         room.open(key, address(from), Stage::Http);
-                        open[key] = Some(State::Busy);
+                        open[key] = Some(RoomState::Busy);
                     }
                     Event::Close(key) if open[key].is_some() => {
                         room.close(key);
                         open[key] = None;
                     }
-                    Event::Wait(key, state) if open[key].is_some_and(|known| known != State::Chosen) => {
+                    Event::Wait(key, state) if open[key].is_some_and(|known| known != RoomState::Chosen) => {
                         room.wait(key, state, now);
                         open[key] = Some(state);
                     }
                     Event::Busy(key) if open[key].is_some() => {
                         room.busy(key);
-                        open[key] = Some(State::Busy);
+                        open[key] = Some(RoomState::Busy);
                     }
                     Event::Choose(rank) => {
                         let waits = |state| open.iter().flatten().any(|known| *known == state);
                         match room.choose(rank, now) {
                             Some(key) => {
-                                let was = open[key].replace(State::Chosen);
+                                let was = open[key].replace(RoomState::Chosen);
                                 let expected = match rank {
-                                    Rank::Unproved | Rank::Young => State::Unproved,
-                                    Rank::Idle => State::Idle,
-                                    Rank::Stalled => State::Stalled,
+                                    Rank::Unproved | Rank::Young => RoomState::Unproved,
+                                    Rank::Idle => RoomState::Idle,
+                                    Rank::Stalled => RoomState::Stalled,
                                 };
                                 prop_assert_eq!(was, Some(expected));
                             }
-                            None if rank == Rank::Idle => prop_assert!(!waits(State::Idle)),
-                            None if rank == Rank::Young => prop_assert!(!waits(State::Unproved)),
+                            None if rank == Rank::Idle => prop_assert!(!waits(RoomState::Idle)),
+                            None if rank == Rank::Young => prop_assert!(!waits(RoomState::Unproved)),
                             None => {}
                         }
                     }

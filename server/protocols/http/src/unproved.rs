@@ -26,19 +26,19 @@ const LEAST_SHARE: usize = 16;
 /// Queued connections by the addresses of their clients; per address, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Unproved {
-    addresses: BTreeMap<Subnet, BTreeMap<u64, Waiting>>,
+    addresses: BTreeMap<Subnet, BTreeMap<u64, UnprovedClient>>,
     len: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct UnprovedClient {
     pub(crate) key: usize,
     pub(crate) since: u64,
 }
 
 impl Unproved {
     /// Adds a connection. Smaller numbers of an address are older.
-    pub(crate) fn insert(&mut self, address: Subnet, number: u64, waiting: Waiting) {
+    pub(crate) fn insert(&mut self, address: Subnet, number: u64, waiting: UnprovedClient) {
         self.addresses.entry(address).or_default().insert(number, waiting);
         self.len += 1;
     }
@@ -73,7 +73,7 @@ impl Unproved {
 
     /// Considers the addresses whose oldest connection satisfies `like`. Returns the connection count of the one with the most, and its oldest
     /// connection.
-    fn most(&self, like: impl Fn(&Waiting) -> bool) -> Option<(usize, Waiting)> {
+    fn most(&self, like: impl Fn(&UnprovedClient) -> bool) -> Option<(usize, UnprovedClient)> {
         let oldest = self.addresses.values().filter_map(|all| {
             let (number, oldest) = all.first_key_value()?;
             like(oldest).then_some((all.len(), Reverse(*number), *oldest))
@@ -97,7 +97,7 @@ mod tests {
     fn queue(of: &[(u8, u64)]) -> Unproved {
         let mut queue = Unproved::default();
         for (key, &(from, since)) in of.iter().enumerate() {
-            queue.insert(address(from), key as u64, Waiting { key, since });
+            queue.insert(address(from), key as u64, UnprovedClient { key, since });
         }
         queue
     }

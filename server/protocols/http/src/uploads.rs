@@ -6,7 +6,7 @@
 //! when there is room again.
 
 use net::Timers;
-use net::memory::{self, Class, Level};
+use net::memory::{self, MemoryClass, Level};
 use std::cell::{Cell, RefCell};
 
 /// The most bytes that a thread's connections hold before the larger ones have to wait, and the largest part of the memory for all clients.
@@ -30,13 +30,13 @@ impl Uploads {
     pub(crate) fn hold(&self, bytes: usize) {
         let held = self.held.get();
         self.held.set(held + bytes);
-        memory::change(Class::Requests, held as u64, (held + bytes) as u64);
+        memory::change(MemoryClass::Requests, held as u64, (held + bytes) as u64);
     }
 
     pub(crate) fn release(&self, bytes: usize, timers: &Timers) {
         let held = self.held.get();
         self.held.set(held - bytes);
-        memory::change(Class::Requests, held as u64, (held - bytes) as u64);
+        memory::change(MemoryClass::Requests, held as u64, (held - bytes) as u64);
         if self.held.get() <= ceiling() && !self.waiting.borrow().is_empty() {
             self.waiting.take().into_iter().for_each(|key| timers.wake(key));
         }

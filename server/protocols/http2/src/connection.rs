@@ -6,7 +6,7 @@ use crate::repeat::Repeat;
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
-use fieldcode::{Budget, Priority};
+use fieldcode::{FloodBudget, Priority};
 use net::Output;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -85,7 +85,7 @@ pub struct Connection {
     pub(crate) decoder: Decoder,
     pub(crate) repeat: Repeat,
     pub(crate) encoder: Encoder,
-    pub(crate) budget: Budget,
+    pub(crate) budget: FloodBudget,
     pub(crate) reading: Reading,
     /// An incomplete frame, or the incomplete preface.
     pub(crate) partial: Vec<u8>,
@@ -135,7 +135,7 @@ impl Connection {
             decoder: Decoder::new(),
             repeat: Repeat::default(),
             encoder: Encoder::new(),
-            budget: Budget::new(now),
+            budget: FloodBudget::new(now),
             reading: Reading::Preface,
             partial: Vec::new(),
             is_in_preface: true,

@@ -8,7 +8,7 @@ use crate::streams::{Closed, NO_LENGTH, Sending, Stream};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::Flood;
 use fieldcode::{HEADS, Priority, REFUSED};
-use fieldcode::{Refusal, RequestHead, Section};
+use fieldcode::{SectionRefusal, RequestHead, Section};
 
 /// CONTINUATION frames that any section may have.
 const CONTINUATIONS: usize = 8;
@@ -297,7 +297,7 @@ impl Connection {
         &mut self,
         id: u32,
         end: bool,
-        refusal: Refusal,
+        refusal: SectionRefusal,
         events: &mut impl FnMut(Event<'_>),
     ) -> Result<(), ConnectionError> {
         let stream = self.insert(id, end, 0, NO_LENGTH, Priority::default());

@@ -9,7 +9,7 @@ use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
 use crate::qpack;
 use bytes::Bytes;
-use fieldcode::{DataFrames, HeadLimits, Refusal, RequestHead, Section};
+use fieldcode::{DataFrames, HeadLimits, SectionRefusal, RequestHead, Section};
 
 /// An event on the stream.
 #[derive(Debug)]
@@ -249,7 +249,7 @@ fn refused(status: u16, reason: &'static str) -> Error {
 }
 
 /// Converts a refusal: a malformed message resets its stream (section 4.1.2), one beyond a limit gets a response.
-fn refusal(refusal: Refusal) -> Error {
+fn refusal(refusal: SectionRefusal) -> Error {
     if refusal.malformed {
         Error::Stream(Code::MessageError, "a malformed request")
     } else {

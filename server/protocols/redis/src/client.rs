@@ -1,8 +1,8 @@
-//! Manages the connections to one server: [`Client`].
+//! Manages the connections to one server: [`RedisClient`].
 
 use crate::command;
-use crate::config::Config;
-use crate::connection::Connection;
+use crate::config::RedisConfig;
+use crate::connection::RedisConnection;
 use crate::error::{Error, ErrorKind};
 use crate::resp::ReplySink;
 use crate::value::{Value, ValueSink};
@@ -15,18 +15,18 @@ use std::time::Duration;
 const MAX_IDLE: usize = 16;
 
 /// One shared connection, and dedicated ones for commands that cannot share it: WATCH, blocking commands, subscriptions.
-pub struct Client<S: ReplySink> {
+pub struct RedisClient<S: ReplySink> {
     shared: Dedicated<S>,
     idle: RefCell<Vec<Dedicated<S>>>,
 }
 
 /// A connection that is closed when this is dropped.
-pub struct Dedicated<S: ReplySink>(Rc<Connection<S>>);
+pub struct Dedicated<S: ReplySink>(Rc<RedisConnection<S>>);
 
 impl<S: ReplySink> Deref for Dedicated<S> {
-    type Target = Rc<Connection<S>>;
+    type Target = Rc<RedisConnection<S>>;
 
-    fn deref(&self) -> &Rc<Connection<S>> {
+    fn deref(&self) -> &Rc<RedisConnection<S>> {
         &self.0
     }
 }
@@ -37,30 +37,30 @@ impl<S: ReplySink> Drop for Dedicated<S> {
     }
 }
 
-impl<S: ReplySink> Client<S> {
+impl<S: ReplySink> RedisClient<S> {
     /// Creates a client. It connects when the first command is sent.
-    pub fn new(config: Config) -> Client<S> {
-        Client { shared: Dedicated(Connection::new(Rc::new(config))), idle: RefCell::default() }
+    pub fn new(config: RedisConfig) -> RedisClient<S> {
+        RedisClient { shared: Dedicated(RedisConnection::new(Rc::new(config))), idle: RefCell::default() }
     }
 
-    pub fn config(&self) -> &Rc<Config> {
+    pub fn config(&self) -> &Rc<RedisConfig> {
         self.shared.config()
     }
 
     /// Returns the connection that all commands share.
-    pub fn shared(&self) -> &Rc<Connection<S>> {
+    pub fn shared(&self) -> &Rc<RedisConnection<S>> {
         &self.shared
     }
 
     /// Returns a connection for exclusive use.
     pub fn dedicated(&self) -> Dedicated<S> {
         let idle = self.idle.borrow_mut().pop();
-        idle.unwrap_or_else(|| Dedicated(Connection::new(self.config().clone())))
+        idle.unwrap_or_else(|| Dedicated(RedisConnection::new(self.config().clone())))
     }
 
     /// Returns a connection for subscriptions.
     pub fn subscriber(&self) -> Dedicated<S> {
-        Dedicated(Connection::subscriber(self.config().clone()))
+        Dedicated(RedisConnection::subscriber(self.config().clone()))
     }
 
     /// Keeps a dedicated connection for reuse if it is in the state of a new one; closes it otherwise.
@@ -72,7 +72,7 @@ impl<S: ReplySink> Client<S> {
     }
 }
 
-impl Client<ValueSink> {
+impl RedisClient<ValueSink> {
     /// Runs one command over the shared connection. `timeout` begins now and includes connecting.
     ///
     /// # Errors

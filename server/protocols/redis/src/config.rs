@@ -1,6 +1,6 @@
-//! Configures the server, the user and the time-outs: [`Config`].
+//! Configures the server, the user and the time-outs: [`RedisConfig`].
 
-use crate::tls::Tls;
+use crate::tls::RedisTls;
 use std::path::PathBuf;
 use std::time::Duration;
 use text::percent::decode;
@@ -13,10 +13,10 @@ const MAX_REPLY: usize = 32 << 20;
 
 /// Everything that two users of a connection must agree on. Equal configurations can share one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct RedisConfig {
     pub address: Address,
     /// `None` connects without TLS. Unix sockets ignore it.
-    pub tls: Option<Tls>,
+    pub tls: Option<RedisTls>,
     /// The number of the database.
     pub db: u32,
     /// A user of Redis's ACL.
@@ -52,10 +52,10 @@ impl std::fmt::Display for Address {
     }
 }
 
-impl Default for Config {
+impl Default for RedisConfig {
     /// Returns database 0 on 127.0.0.1:6379, with time-outs of five seconds, and replies of up to 32 MiB.
-    fn default() -> Config {
-        Config {
+    fn default() -> RedisConfig {
+        RedisConfig {
             address: Address::Tcp("127.0.0.1".to_owned(), PORT),
             tls: None,
             db: 0,
@@ -69,7 +69,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl RedisConfig {
     /// Sets address, TLS, user, password and database from a URL.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Config {
                 let port = port.ok_or_else(|| wrong("no valid port"))?;
                 let host = if host.is_empty() { "127.0.0.1" } else { host };
                 self.address = Address::Tcp(host.to_owned(), port);
-                self.tls = (scheme == "rediss").then(Tls::default);
+                self.tls = (scheme == "rediss").then(RedisTls::default);
                 if path.len() > 1 {
                     self.db = db(&path[1..])?;
                 }
@@ -130,8 +130,8 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn url(url: &str) -> Result<Config, String> {
-        let mut config = Config::default();
+    fn url(url: &str) -> Result<RedisConfig, String> {
+        let mut config = RedisConfig::default();
         config.set_url(url).map(|()| config)
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn urls() {
         let config = url("rediss://al%40ice:p%3Aw@example.com:7000/3").unwrap();
         assert_eq!(config.address, Address::Tcp("example.com".to_owned(), 7000));
-        assert_eq!((config.db, config.tls), (3, Some(Tls::default())));
+        assert_eq!((config.db, config.tls), (3, Some(RedisTls::default())));
         assert_eq!(config.username.as_deref(), Some(&b"al@ice"[..]));
         assert_eq!(config.password.as_deref(), Some(&b"p:w"[..]));
         assert_eq!(url("redis://:secret@[::1]").unwrap().address.to_string(), "[::1]:6379");

@@ -1,17 +1,17 @@
-//! Implements one connection to Redis and the queue of expected replies: [`Connection`].
+//! Implements one connection to Redis and the queue of expected replies: [`RedisConnection`].
 //!
 //! Contract:
-//! 1. Commands are sent in the order of [`Connection::send`]. All commands of one turn of the event loop leave in one write.
+//! 1. Commands are sent in the order of [`RedisConnection::send`]. All commands of one turn of the event loop leave in one write.
 //! 2. Replies are matched by order alone. A dropped [`Reply`] keeps its position in the queue, and its bytes are discarded: no caller ever gets
 //!    another's reply.
 //! 3. After anything that puts the order in doubt (end of stream, I/O error, bytes that are not RESP, an overdue reply) the connection is closed and
 //!    all waiting callers get an error. The next command connects again: at once the first time, then after a pause of 10 ms to 1 s; commands sent
 //!    during the pause fail at once. No command is ever sent twice.
-//! 4. After [`Connection::forbid_reconnect`] the end of the connection is final, because its state (WATCH) is lost with it.
+//! 4. After [`RedisConnection::forbid_reconnect`] the end of the connection is final, because its state (WATCH) is lost with it.
 
 mod driver;
 
-use crate::config::Config;
+use crate::config::RedisConfig;
 use crate::error::{Error, ErrorKind};
 use crate::resp::ReplySink;
 use slab::Slab;
@@ -30,8 +30,8 @@ const MAX_UNSENT: usize = 64 << 20;
 const MAX_MESSAGES: usize = 1024;
 
 /// A connection; it is opened when the first command is sent.
-pub struct Connection<S: ReplySink> {
-    config: Rc<Config>,
+pub struct RedisConnection<S: ReplySink> {
+    config: Rc<RedisConfig>,
     inner: RefCell<Inner<S>>,
 }
 
@@ -125,13 +125,13 @@ impl<S> Default for Inner<S> {
     }
 }
 
-impl<S: ReplySink> Connection<S> {
-    pub(crate) fn new(config: Rc<Config>) -> Rc<Connection<S>> {
-        Rc::new(Connection { config, inner: RefCell::default() })
+impl<S: ReplySink> RedisConnection<S> {
+    pub(crate) fn new(config: Rc<RedisConfig>) -> Rc<RedisConnection<S>> {
+        Rc::new(RedisConnection { config, inner: RefCell::default() })
     }
 
-    /// Creates a connection for subscriptions, whose messages [`Connection::poll_message`] returns.
-    pub(crate) fn subscriber(config: Rc<Config>) -> Rc<Connection<S>> {
+    /// Creates a connection for subscriptions, whose messages [`RedisConnection::poll_message`] returns.
+    pub(crate) fn subscriber(config: Rc<RedisConfig>) -> Rc<RedisConnection<S>> {
         let subscription = Subscription {
             messages: VecDeque::new(),
             held: 0,
@@ -143,7 +143,7 @@ impl<S: ReplySink> Connection<S> {
             ended: None,
         };
         let inner = Inner { subscription: Some(subscription), no_reconnect: true, ..Inner::default() };
-        Rc::new(Connection { config, inner: RefCell::new(inner) })
+        Rc::new(RedisConnection { config, inner: RefCell::new(inner) })
     }
 
     /// Makes all further commands fail once the connection ends.
@@ -151,7 +151,7 @@ impl<S: ReplySink> Connection<S> {
         self.inner.borrow_mut().no_reconnect = true;
     }
 
-    /// Undoes [`Connection::forbid_reconnect`]. Returns whether another user may take over the connection: it has not ended, no reply is missing and
+    /// Undoes [`RedisConnection::forbid_reconnect`]. Returns whether another user may take over the connection: it has not ended, no reply is missing and
     /// nothing is unsent.
     pub fn allow_reconnect(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
@@ -187,7 +187,7 @@ impl<S: ReplySink> Connection<S> {
     /// Sends a command whose reply is a message: SUBSCRIBE and the like.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// As [`RedisConnection::send`].
     pub fn send_subscription<E: From<Error>>(
         self: &Rc<Self>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -261,7 +261,7 @@ impl<S: ReplySink> Connection<S> {
         Poll::Pending
     }
 
-    pub fn config(&self) -> &Rc<Config> {
+    pub fn config(&self) -> &Rc<RedisConfig> {
         &self.config
     }
 
@@ -328,7 +328,7 @@ impl<S> Inner<S> {
 
 /// The reply to one request, or an error in its place. When dropped, the reply is discarded on arrival.
 pub struct Reply<S: ReplySink> {
-    connection: Rc<Connection<S>>,
+    connection: Rc<RedisConnection<S>>,
     slot: usize,
 }
 

@@ -7,8 +7,8 @@
 //! caller with its own format (a handler's VM) implements the trait and saves a copy.
 //!
 //! Contract:
-//! 1. Everything happens on the thread that made the [`Client`], in a `LocalSet` or `LocalRuntime` of tokio.
-//! 2. Replies: see [`Connection`]. No command is ever sent twice.
+//! 1. Everything happens on the thread that made the [`RedisClient`], in a `LocalSet` or `LocalRuntime` of tokio.
+//! 2. Replies: see [`RedisConnection`]. No command is ever sent twice.
 //! 3. Errors have a kind ([`ErrorKind`]) and a message that names the server.
 #![forbid(unsafe_code)]
 
@@ -22,10 +22,10 @@ mod stream;
 mod tls;
 mod value;
 
-pub use client::{Client, Dedicated};
-pub use config::{Address, Config};
-pub use connection::{Connection, Reply};
+pub use client::{RedisClient, Dedicated};
+pub use config::{Address, RedisConfig};
+pub use connection::{RedisConnection, Reply};
 pub use error::{Error, ErrorKind};
-pub use resp::{Malformed, Parser, ReplySink};
-pub use tls::Tls;
+pub use resp::{MalformedReply, Parser, ReplySink};
+pub use tls::RedisTls;
 pub use value::{Value, ValueSink};

@@ -1,7 +1,7 @@
 //! Parses replies (RESP2 and the types of RESP3) from bytes in any pieces.
 //!
 //! Contract: memory is allocated for received bytes, never for an announced length. A reply has at most as many bytes as the parser's limit, as
-//! sent and as stored, and at most [`MAX_DEPTH`] levels. Bytes that are not RESP are [`Malformed`]; the parser cannot be used after that.
+//! sent and as stored, and at most [`MAX_DEPTH`] levels. Bytes that are not RESP are [`MalformedReply`]; the parser cannot be used after that.
 
 use crate::error::ErrorKind;
 
@@ -18,7 +18,7 @@ const MAX_KEPT_BUFFER: usize = 1 << 20;
 
 /// Why the bytes are not RESP, as the object of "it sent …".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed(pub String);
+pub struct MalformedReply(pub String);
 
 /// Stores the elements of a reply in the order of their arrival. An aggregate is followed by its elements.
 pub trait ReplySink: Default + 'static {
@@ -126,7 +126,7 @@ impl Parser {
     ///
     /// # Errors
     /// The bytes are not RESP, or too many.
-    pub fn next<S: ReplySink>(&mut self, sink: &mut S) -> Result<bool, Malformed> {
+    pub fn next<S: ReplySink>(&mut self, sink: &mut S) -> Result<bool, MalformedReply> {
         loop {
             let Some((element, end)) = element(&self.buffer[..self.end], self.at)? else {
                 // A long string is not stored before it is complete.
@@ -138,7 +138,7 @@ impl Parser {
             self.within(self.size.max(sink.size()))?;
             if children > 0 {
                 if self.open.len() == MAX_DEPTH {
-                    return Err(Malformed(format!("a reply that is nested more than {MAX_DEPTH} deep")));
+                    return Err(MalformedReply(format!("a reply that is nested more than {MAX_DEPTH} deep")));
                 }
                 self.open.push(children);
                 continue;
@@ -187,7 +187,7 @@ fn store<S: ReplySink>(element: &Element<'_>, sink: &mut S) -> u64 {
 }
 
 /// Parses the element at `at`, and returns its end too; `None` if it is incomplete.
-fn element(bytes: &[u8], at: usize) -> Result<Option<(Element<'_>, usize)>, Malformed> {
+fn element(bytes: &[u8], at: usize) -> Result<Option<(Element<'_>, usize)>, MalformedReply> {
     let Some(&kind) = bytes.get(at) else { return Ok(None) };
     let Some((line, end)) = line(bytes, at + 1)? else { return Ok(None) };
     let element = match kind {
@@ -217,7 +217,7 @@ fn bulk<'a>(
     bytes: &'a [u8],
     line: &[u8],
     start: usize,
-) -> Result<Option<(Element<'a>, usize)>, Malformed> {
+) -> Result<Option<(Element<'a>, usize)>, MalformedReply> {
     let length = number(line)?;
     if length == -1 {
         return Ok(Some((Element::Null, start)));
@@ -227,7 +227,7 @@ fn bulk<'a>(
     let Some(found) = bytes.get(start..start + length + 2) else { return Ok(None) };
     let (text, stop) = found.split_at(length);
     if stop != b"\r\n" {
-        return Err(Malformed("a string that is longer than its announced length".to_owned()));
+        return Err(MalformedReply("a string that is longer than its announced length".to_owned()));
     }
     let element = match kind {
         b'!' => Element::Error(text),
@@ -239,41 +239,41 @@ fn bulk<'a>(
 }
 
 /// Returns the line at `from` without its line break, and the start of the next one.
-fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, MalformedReply> {
     let rest = &bytes[from..];
     let Some(length) = rest.iter().take(MAX_LINE).position(|byte| *byte == b'\r') else {
         let too_long = rest.len() >= MAX_LINE;
-        return if too_long { Err(Malformed("a line without an end".to_owned())) } else { Ok(None) };
+        return if too_long { Err(MalformedReply("a line without an end".to_owned())) } else { Ok(None) };
     };
     match rest.get(length + 1) {
         Some(b'\n') => Ok(Some((&rest[..length], from + length + 2))),
-        Some(_) => Err(Malformed("a line that ends in CR without LF".to_owned())),
+        Some(_) => Err(MalformedReply("a line that ends in CR without LF".to_owned())),
         None => Ok(None),
     }
 }
 
-fn number(line: &[u8]) -> Result<i64, Malformed> {
+fn number(line: &[u8]) -> Result<i64, MalformedReply> {
     let number = std::str::from_utf8(line).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Malformed(format!("\"{}\" where a number belongs", excerpt(line))))
+    number.ok_or_else(|| MalformedReply(format!("\"{}\" where a number belongs", excerpt(line))))
 }
 
-fn float(line: &[u8]) -> Result<f64, Malformed> {
+fn float(line: &[u8]) -> Result<f64, MalformedReply> {
     let number = std::str::from_utf8(line).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Malformed(format!("\"{}\" where a number belongs", excerpt(line))))
+    number.ok_or_else(|| MalformedReply(format!("\"{}\" where a number belongs", excerpt(line))))
 }
 
-fn count(line: &[u8]) -> Result<Option<u32>, Malformed> {
+fn count(line: &[u8]) -> Result<Option<u32>, MalformedReply> {
     match number(line)? {
         -1 => Ok(None),
         count => match u32::try_from(count) {
             Ok(count) if count <= u32::MAX / 2 => Ok(Some(count)),
-            _ => Err(Malformed(format!("an array of {count} elements"))),
+            _ => Err(MalformedReply(format!("an array of {count} elements"))),
         },
     }
 }
 
-fn unknown(kind: u8, line: &[u8]) -> Malformed {
-    Malformed(format!("\"{}{}\", which is not a reply", kind.escape_ascii(), excerpt(line)))
+fn unknown(kind: u8, line: &[u8]) -> MalformedReply {
+    MalformedReply(format!("\"{}{}\", which is not a reply", kind.escape_ascii(), excerpt(line)))
 }
 
 fn excerpt(line: &[u8]) -> String {
@@ -287,7 +287,7 @@ mod tests {
     use crate::value::{Value, ValueSink};
     use proptest::prelude::*;
 
-    fn all(pieces: &[&[u8]]) -> Result<Vec<Value>, Malformed> {
+    fn all(pieces: &[&[u8]]) -> Result<Vec<Value>, MalformedReply> {
         let (mut parser, mut replies, mut sink) = (Parser::default(), Vec::new(), ValueSink::default());
         for piece in pieces {
             parser.feed(piece);

@@ -1,7 +1,7 @@
 //! Opens a byte stream to the server (TCP, Unix socket or TLS), authenticated and ready for commands.
 
 use crate::command;
-use crate::config::{Address, Config};
+use crate::config::{Address, RedisConfig};
 use crate::error::{Error, ErrorKind};
 use crate::resp::Parser;
 use crate::value::{Value, ValueSink};
@@ -25,7 +25,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 ///
 /// # Errors
 /// [`ErrorKind::CannotConnect`], [`ErrorKind::ConnectTimeout`], or the server's error if it rejects user, password or database.
-pub(crate) async fn open(config: &Config) -> Result<(Box<dyn Duplex>, Parser), Error> {
+pub(crate) async fn open(config: &RedisConfig) -> Result<(Box<dyn Duplex>, Parser), Error> {
     let opened = tokio::time::timeout(config.connect_timeout, async {
         let mut stream = connect(config).await.map_err(|why| cannot_connect(config, &why))?;
         let mut parser = Parser::new(config.max_reply);
@@ -42,12 +42,12 @@ pub(crate) async fn open(config: &Config) -> Result<(Box<dyn Duplex>, Parser), E
     })
 }
 
-fn cannot_connect(config: &Config, why: &str) -> Error {
+fn cannot_connect(config: &RedisConfig, why: &str) -> Error {
     let message = format!("cannot connect to Redis on {}: {why}", config.address);
     Error::new(ErrorKind::CannotConnect, message)
 }
 
-async fn connect(config: &Config) -> Result<Box<dyn Duplex>, String> {
+async fn connect(config: &RedisConfig) -> Result<Box<dyn Duplex>, String> {
     let message = |error: std::io::Error| error.to_string();
     match &config.address {
         Address::Unix(path) => Ok(Box::new(connect_unix(path).await.map_err(message)?)),
@@ -90,7 +90,7 @@ fn set_keepalive(socket: &TcpStream) -> rustix::io::Result<()> {
 
 /// Sends AUTH, HELLO and SELECT, which must succeed before any command is sent: a command that ran as another user or in another database would do
 /// harm.
-async fn greet(config: &Config, stream: &mut Box<dyn Duplex>, parser: &mut Parser) -> Result<(), Error> {
+async fn greet(config: &RedisConfig, stream: &mut Box<dyn Duplex>, parser: &mut Parser) -> Result<(), Error> {
     let mut out = Vec::new();
     let mut replies = 0;
     let mut send = |words: &[&[u8]]| {

@@ -7,11 +7,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
-use trust::{Error, Identity, Role, Trusted};
+use trust::{Error, Identity, FilePurpose, Trusted};
 
 /// PEM files.
 #[derive(Debug, Clone, Default)]
-pub struct Tls {
+pub struct RedisTls {
     /// The certificates of the trusted authorities, or the server's own; `None` trusts the system's.
     pub ca_file: Option<PathBuf>,
     /// The client certificate, for a server that asks for one.
@@ -21,13 +21,13 @@ pub struct Tls {
     made: OnceCell<Arc<ClientConfig>>,
 }
 
-impl PartialEq for Tls {
-    fn eq(&self, other: &Tls) -> bool {
+impl PartialEq for RedisTls {
+    fn eq(&self, other: &RedisTls) -> bool {
         (&self.ca_file, &self.cert, &self.key) == (&other.ca_file, &other.cert, &other.key)
     }
 }
 
-impl Tls {
+impl RedisTls {
     /// Returns the configuration that all connections share, so that they can resume sessions.
     ///
     /// # Errors
@@ -47,9 +47,9 @@ impl Tls {
         trust::client(trusted, identity).map_err(|error| match error {
             Error::File { role, path, why } => {
                 let option = match role {
-                    Role::Trusted => "ca_file",
-                    Role::Certificate => "cert",
-                    Role::Key => "key",
+                    FilePurpose::Trusted => "ca_file",
+                    FilePurpose::Certificate => "cert",
+                    FilePurpose::Key => "key",
                 };
                 format!("{option} {}: {why}", path.display())
             }

@@ -1,22 +1,22 @@
 //! Completes the handshake after the ClientHello, and describes the result.
 
 use crate::client::ClientCertificate;
-use crate::hello::{Choice, Hello, Wire};
-use crate::{Endpoint, Failed, Refusal, Remains};
-use net::{Tls, Transport};
+use crate::hello::{CertificateChoice, Hello, Wire};
+use crate::{Endpoint, Failed, HandshakeRefusal, Remains};
+use net::{TlsStream, Transport};
 use rustls::{CipherSuite, HandshakeKind, ProtocolVersion, ServerConnection};
 use std::time::SystemTime;
 
 /// A connection whose handshake is complete.
 pub struct Established {
-    pub stream: Tls,
-    pub session: Session,
+    pub stream: TlsStream,
+    pub session: TlsSession,
 }
 
 /// The parameters that a handshake has negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    pub version: Version,
+pub struct TlsSession {
+    pub version: NegotiatedVersion,
     /// The cipher suite by its IANA name.
     pub cipher: &'static str,
     /// Whether HTTP/2 was negotiated.
@@ -30,17 +30,17 @@ pub struct Session {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum NegotiatedVersion {
     V1_2,
     V1_3,
 }
 
-impl Version {
+impl NegotiatedVersion {
     /// Returns the name that OpenSSL uses.
     pub fn name(self) -> &'static str {
         match self {
-            Version::V1_2 => "TLSv1.2",
-            Version::V1_3 => "TLSv1.3",
+            NegotiatedVersion::V1_2 => "TLSv1.2",
+            NegotiatedVersion::V1_3 => "TLSv1.3",
         }
     }
 }
@@ -50,15 +50,15 @@ impl Hello {
     ///
     /// # Errors
     /// No common parameters, an invalid client certificate, or the client gave up. The client got an alert.
-    pub async fn answer(self, endpoint: &Endpoint, choice: &Choice) -> Result<Option<Established>, Failed> {
+    pub async fn answer(self, endpoint: &Endpoint, choice: &CertificateChoice) -> Result<Option<Established>, Failed> {
         let name = self.name();
         let config = match choice {
-            Choice::Certificate(certificate) => {
+            CertificateChoice::Certificate(certificate) => {
                 let suites = self.accepted.client_hello().cipher_suites().to_vec();
                 endpoint.config(certificate.certified_key().clone(), &suites)
             }
-            Choice::Challenge(key) => endpoint.challenge_config(key.clone()),
-            Choice::OnDemand(..) => return Err(self.refuse(Refusal::NoCertificate)),
+            CertificateChoice::Challenge(key) => endpoint.challenge_config(key.clone()),
+            CertificateChoice::OnDemand(..) => return Err(self.refuse(HandshakeRefusal::NoCertificate)),
         };
         let socket = self.socket;
         let session = match self.accepted.into_connection(config) {
@@ -66,42 +66,42 @@ impl Hello {
             Err((error, mut alert)) => {
                 let _ = alert.write_all(&mut Wire(&socket));
                 let remains = Some(Remains::Socket(socket));
-                return Err(Failed { refusal: Refusal::of(&error), remains, name });
+                return Err(Failed { refusal: HandshakeRefusal::of(&error), remains, name });
             }
         };
-        let stream = match Tls::accept_session(session, socket).await {
+        let stream = match TlsStream::accept_session(session, socket).await {
             Ok(stream) => stream,
             Err((error, stream)) => {
                 let remains = Some(Remains::Stream(Box::new(stream)));
-                return Err(Failed { refusal: Refusal::of_io(&error), remains, name });
+                return Err(Failed { refusal: HandshakeRefusal::of_io(&error), remains, name });
             }
         };
-        if matches!(choice, Choice::Challenge(_)) {
+        if matches!(choice, CertificateChoice::Challenge(_)) {
             stream.end_writing();
             return Ok(None);
         }
-        let session = stream.server_session(Session::of).flatten();
+        let session = stream.server_session(TlsSession::of).flatten();
         match session {
             Some(session) if session.is_current() => Ok(Some(Established { stream, session })),
             _ => {
                 stream.end_writing();
-                Err(Failed { refusal: Refusal::ClientCertificate, remains: None, name })
+                Err(Failed { refusal: HandshakeRefusal::ClientCertificate, remains: None, name })
             }
         }
     }
 }
 
-impl Session {
-    fn of(session: &ServerConnection) -> Option<Session> {
+impl TlsSession {
+    fn of(session: &ServerConnection) -> Option<TlsSession> {
         let version = match session.protocol_version()? {
-            ProtocolVersion::TLSv1_3 => Version::V1_3,
-            _ => Version::V1_2,
+            ProtocolVersion::TLSv1_3 => NegotiatedVersion::V1_3,
+            _ => NegotiatedVersion::V1_2,
         };
         let client = match session.peer_certificates().and_then(<[_]>::first) {
             Some(der) => Some(Box::new(ClientCertificate::read(der)?)),
             None => None,
         };
-        Some(Session {
+        Some(TlsSession {
             version,
             cipher: session.negotiated_cipher_suite().map_or("", |suite| iana(suite.suite())),
             http2: session.alpn_protocol() == Some(b"h2"),

@@ -2,7 +2,7 @@
 //!
 //! Contract:
 //! 1. [`Certificates::set`] replaces all certificates of a source atomically: no handshake sees a part of them.
-//! 2. The first certificate of [`Source::Files`] is the default, for clients that request no host or an unknown one. Certificates of other
+//! 2. The first certificate of [`CertificateSource::Files`] is the default, for clients that request no host or an unknown one. Certificates of other
 //!    sources serve clients that request no host, but never an unknown one: that handshake fails with an alert.
 //! 3. Of several certificates for a name, the first is chosen whose signature the client supports.
 //! 4. A reader waits for a writer only as long as it takes to swap a pointer.
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The source of a certificate. Earlier variants take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum CertificateSource {
     /// Files in the settings.
     Files,
     /// A CA, by ACME.
@@ -29,7 +29,7 @@ pub enum Source {
 }
 
 /// Creates certificates when a client requests a name that has none.
-pub trait OnDemand: Send + Sync {
+pub trait OnDemandHook: Send + Sync {
     /// Returns the certificate for `name`, a host name in lower case; `None` if there will be none. `client` is the client's address. Its
     /// handshake waits for the future, but may drop it at any time. The same name can be requested many times at once.
     fn certificate(
@@ -44,14 +44,14 @@ pub struct Certificates {
     current: RwLock<Arc<Current>>,
     /// Held while the next version is built, which takes some time with thousands of names.
     changing: Mutex<()>,
-    hooks: RwLock<Arc<[Arc<dyn OnDemand>]>>,
+    hooks: RwLock<Arc<[Arc<dyn OnDemandHook>]>>,
     challenges: RwLock<HashMap<Box<str>, Arc<CertifiedKey>>>,
     expected: RwLock<HashSet<Box<str>>>,
 }
 
 #[derive(Default)]
 struct Current {
-    sources: BTreeMap<Source, Vec<Arc<Certificate>>>,
+    sources: BTreeMap<CertificateSource, Vec<Arc<Certificate>>>,
     names: Names<Arc<Certificate>>,
 }
 
@@ -78,7 +78,7 @@ impl Certificates {
         Arc::default()
     }
 
-    pub fn set(&self, source: Source, certificates: Vec<Arc<Certificate>>) {
+    pub fn set(&self, source: CertificateSource, certificates: Vec<Arc<Certificate>>) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sources = self.current().sources.clone();
         sources.insert(source, certificates);
@@ -93,7 +93,7 @@ impl Certificates {
         drop(before);
     }
 
-    pub fn of(&self, source: Source) -> Vec<Arc<Certificate>> {
+    pub fn of(&self, source: CertificateSource) -> Vec<Arc<Certificate>> {
         self.current().sources.get(&source).cloned().unwrap_or_default()
     }
 
@@ -102,8 +102,8 @@ impl Certificates {
     }
 
     /// Returns all certificates with their sources.
-    pub fn by_source(&self) -> Vec<(Source, Arc<Certificate>)> {
-        let with = |(source, all): (&Source, &Vec<Arc<Certificate>>)| {
+    pub fn by_source(&self) -> Vec<(CertificateSource, Arc<Certificate>)> {
+        let with = |(source, all): (&CertificateSource, &Vec<Arc<Certificate>>)| {
             let source = *source;
             all.iter().map(move |certificate| (source, certificate.clone())).collect::<Vec<_>>()
         };
@@ -138,7 +138,7 @@ impl Certificates {
     }
 
     /// Adds a hook that creates certificates for names without one. Hooks are called in the order in which they were added.
-    pub fn add_on_demand(&self, hook: Arc<dyn OnDemand>) {
+    pub fn add_on_demand(&self, hook: Arc<dyn OnDemandHook>) {
         let mut hooks = self.hooks.write().unwrap_or_else(PoisonError::into_inner);
         *hooks = hooks.iter().cloned().chain([hook]).collect();
     }
@@ -149,7 +149,7 @@ impl Certificates {
     }
 
     /// Returns the hooks for names without a certificate.
-    pub(crate) fn hooks(&self) -> Arc<[Arc<dyn OnDemand>]> {
+    pub(crate) fn hooks(&self) -> Arc<[Arc<dyn OnDemandHook>]> {
         self.hooks.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -170,8 +170,8 @@ impl Certificates {
         match wanted.name {
             // A certificate with another key type may serve, but only with the names of the first one.
             Some(_) => {
-                let first = of(Source::Files).next()?;
-                best(of(Source::Files).filter(|other| other.facts().names == first.facts().names), wanted)
+                let first = of(CertificateSource::Files).next()?;
+                best(of(CertificateSource::Files).filter(|other| other.facts().names == first.facts().names), wanted)
             }
             None => best(current.sources.values().flatten(), wanted),
         }

@@ -1,13 +1,13 @@
 //! A handshake that failed: the reason, and the connection as it is then.
 
-use crate::Refusal;
-use net::{Tls, Transport};
+use crate::HandshakeRefusal;
+use net::{TlsStream, Transport};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
 pub struct Failed {
-    pub refusal: Refusal,
+    pub refusal: HandshakeRefusal,
     /// The connection, if it is still open; see [`Failed::linger`].
     pub remains: Option<Remains>,
     /// The host that the client requested, if the handshake came that far.
@@ -19,7 +19,7 @@ pub enum Remains {
     /// Failed before TLS was negotiated.
     Socket(TcpStream),
     /// Failed during the handshake.
-    Stream(Box<Tls>),
+    Stream(Box<TlsStream>),
 }
 
 impl Remains {

@@ -62,7 +62,7 @@ pub struct Pair {
 
 /// The result of a check.
 #[derive(Debug)]
-pub enum Change {
+pub enum FileChange {
     None,
     Replaced(Arc<Certificate>),
     /// The files have changed and cannot be used, for this reason. The old certificate stays in force.
@@ -92,11 +92,11 @@ impl Pair {
     }
 
     /// Checks whether the files have changed.
-    pub fn look(&mut self) -> Change {
+    pub fn look(&mut self) -> FileChange {
         let seen = (stamp(&self.files.cert), stamp(&self.files.key));
         // Invalid files are read again: they may have been read in the middle of a write, within the same tick of the clock.
         if seen == self.seen && self.complained.is_none() {
-            return Change::None;
+            return FileChange::None;
         }
         self.seen = seen;
         match read_pair(&self.files) {
@@ -104,15 +104,15 @@ impl Pair {
                 self.complained = None;
                 let same = read.certified_key().cert == self.current.certified_key().cert;
                 if same {
-                    return Change::None;
+                    return FileChange::None;
                 }
                 self.current = Arc::new(read);
-                Change::Replaced(self.current.clone())
+                FileChange::Replaced(self.current.clone())
             }
-            Err(why) if self.complained.as_deref() == Some(&why) => Change::None,
+            Err(why) if self.complained.as_deref() == Some(&why) => FileChange::None,
             Err(why) => {
                 self.complained = Some(why.clone());
-                Change::Unusable(why)
+                FileChange::Unusable(why)
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::certificates::Wanted;
 use crate::endpoint::ACME;
-use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal, Remains};
+use crate::{Certificate, Endpoint, Failed, OnDemandHook, HandshakeRefusal, Remains};
 use net::Transport;
 use rustls::server::{Accepted, Acceptor};
 use rustls::sign::CertifiedKey;
@@ -27,12 +27,12 @@ pub struct Hello {
 }
 
 /// The answer to a client.
-pub enum Choice {
+pub enum CertificateChoice {
     Certificate(Arc<Certificate>),
     /// The certificate of a TLS-ALPN-01 challenge: the connection ends after the handshake.
     Challenge(Arc<CertifiedKey>),
     /// A certificate to create for this name, by these hooks in order.
-    OnDemand(String, Arc<[Arc<dyn OnDemand>]>),
+    OnDemand(String, Arc<[Arc<dyn OnDemandHook>]>),
 }
 
 impl Hello {
@@ -67,29 +67,29 @@ impl Hello {
     ///
     /// # Errors
     /// There is no certificate. The client got an alert.
-    pub fn choose(self, endpoint: &Endpoint) -> Result<(Hello, Choice), Failed> {
+    pub fn choose(self, endpoint: &Endpoint) -> Result<(Hello, CertificateChoice), Failed> {
         match self.chosen(endpoint) {
             Ok(choice) => Ok((self, choice)),
             Err(refusal) => Err(self.refuse(refusal)),
         }
     }
 
-    fn chosen(&self, endpoint: &Endpoint) -> Result<Choice, Refusal> {
+    fn chosen(&self, endpoint: &Endpoint) -> Result<CertificateChoice, HandshakeRefusal> {
         let hello = self.accepted.client_hello();
         let name = hello.server_name();
         let challenged = hello.alpn().is_some_and(|mut protocols| protocols.any(|protocol| protocol == ACME));
         if challenged {
             let key = name.and_then(|name| endpoint.shared().challenge(name));
-            return key.map(Choice::Challenge).ok_or(Refusal::UnknownName);
+            return key.map(CertificateChoice::Challenge).ok_or(HandshakeRefusal::UnknownName);
         }
         let address = self.socket.local_addr().ok().map(|address| address.ip());
         let wanted = Wanted { name, address, signatures: hello.signature_schemes() };
         if let Some(found) = endpoint.find(wanted) {
-            return Ok(Choice::Certificate(found));
+            return Ok(CertificateChoice::Certificate(found));
         }
         let hooks = endpoint.shared().hooks();
         if let (Some(name), false) = (name, hooks.is_empty()) {
-            return Ok(Choice::OnDemand(crate::names::normal(name).into_owned(), hooks));
+            return Ok(CertificateChoice::OnDemand(crate::names::normal(name).into_owned(), hooks));
         }
         self.by_default(endpoint)
     }
@@ -98,12 +98,12 @@ impl Hello {
     ///
     /// # Errors
     /// There is no default.
-    fn by_default(&self, endpoint: &Endpoint) -> Result<Choice, Refusal> {
+    fn by_default(&self, endpoint: &Endpoint) -> Result<CertificateChoice, HandshakeRefusal> {
         let hello = self.accepted.client_hello();
         let name = hello.server_name();
         let wanted = Wanted { name, address: None, signatures: hello.signature_schemes() };
-        let missing = if name.is_some() { Refusal::UnknownName } else { Refusal::NoCertificate };
-        endpoint.default_for(wanted).map(Choice::Certificate).ok_or(missing)
+        let missing = if name.is_some() { HandshakeRefusal::UnknownName } else { HandshakeRefusal::NoCertificate };
+        endpoint.default_for(wanted).map(CertificateChoice::Certificate).ok_or(missing)
     }
 
     /// Waits for the certificate that `hooks` create for `name` and the client at `client`, or takes the default.
@@ -115,11 +115,11 @@ impl Hello {
         endpoint: &Endpoint,
         name: &str,
         client: Option<IpAddr>,
-        hooks: &[Arc<dyn OnDemand>],
-    ) -> Result<(Hello, Choice), Failed> {
+        hooks: &[Arc<dyn OnDemandHook>],
+    ) -> Result<(Hello, CertificateChoice), Failed> {
         for hook in hooks {
             if let Some(certificate) = hook.certificate(name.to_owned(), client).await {
-                return Ok((self, Choice::Certificate(certificate)));
+                return Ok((self, CertificateChoice::Certificate(certificate)));
             }
         }
         match self.by_default(endpoint) {
@@ -129,7 +129,7 @@ impl Hello {
     }
 
     /// Sends the alert unrecognized_name (RFC 6066 section 3): there is no certificate.
-    pub fn refuse(self, refusal: Refusal) -> Failed {
+    pub fn refuse(self, refusal: HandshakeRefusal) -> Failed {
         const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
         let name = self.name();
         // An error is ignored, because the connection ends anyway.
@@ -143,29 +143,29 @@ fn receive(
     socket: &TcpStream,
     acceptor: &mut Acceptor,
     begun: &mut bool,
-) -> Result<Option<Accepted>, Refusal> {
+) -> Result<Option<Accepted>, HandshakeRefusal> {
     let mut chunk = [0; CHUNK];
     let read = match Transport::try_read(socket, &mut chunk) {
-        Ok(0) => return Err(Refusal::Closed),
+        Ok(0) => return Err(HandshakeRefusal::Closed),
         Ok(n) => &chunk[..n],
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-        Err(_) => return Err(Refusal::Closed),
+        Err(_) => return Err(HandshakeRefusal::Closed),
     };
     if !*begun && read[0] != HANDSHAKE {
-        return Err(if is_http(read) { Refusal::PlainHttp } else { Refusal::NotTls });
+        return Err(if is_http(read) { HandshakeRefusal::PlainHttp } else { HandshakeRefusal::NotTls });
     }
     *begun = true;
     let mut rest = read;
     while !rest.is_empty() {
         if acceptor.read_tls(&mut rest as &mut dyn Read).map_or(true, |n| n == 0) {
-            return Err(Refusal::Malformed);
+            return Err(HandshakeRefusal::Malformed);
         }
     }
     match acceptor.accept() {
         Ok(accepted) => Ok(accepted),
         Err((error, mut alert)) => {
             let _ = alert.write_all(&mut Wire(socket));
-            Err(Refusal::of(&error))
+            Err(HandshakeRefusal::of(&error))
         }
     }
 }

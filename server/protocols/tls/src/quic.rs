@@ -2,7 +2,7 @@
 //!
 //! Unlike over TCP, the certificate is chosen during the handshake, so no client waits for a certificate on demand.
 
-use crate::accept::{Session, Version, iana};
+use crate::accept::{TlsSession, NegotiatedVersion, iana};
 use crate::certificates::Wanted;
 use crate::client::ClientCertificate;
 use crate::endpoint::Endpoint;
@@ -34,22 +34,22 @@ impl Endpoint {
     }
 }
 
-impl Session {
+impl TlsSession {
     /// Returns the result of a QUIC handshake; `None` if the client's certificate cannot be read or has expired.
     pub fn over_quic(
         name: Option<&str>,
         client: Option<&[u8]>,
         suite: Option<CipherSuite>,
         resumed: bool,
-    ) -> Option<Session> {
+    ) -> Option<TlsSession> {
         let client = client.map(ClientCertificate::read).map(|read| read.map(Box::new));
         let client = match client {
             Some(None) => return None,
             Some(read) => read,
             None => None,
         };
-        let session = Session {
-            version: Version::V1_3,
+        let session = TlsSession {
+            version: NegotiatedVersion::V1_3,
             cipher: suite.map_or("", iana),
             http2: false,
             resumed,

@@ -6,7 +6,7 @@ use std::io;
 
 /// The reason of a failed handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refusal {
+pub enum HandshakeRefusal {
     /// The client speaks HTTP without TLS.
     PlainHttp,
     /// The client speaks another protocol.
@@ -33,38 +33,38 @@ pub enum Refusal {
     Malformed,
 }
 
-impl Refusal {
+impl HandshakeRefusal {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Refusal; 12] = [
-        Refusal::PlainHttp,
-        Refusal::NotTls,
-        Refusal::Version,
-        Refusal::NothingInCommon,
-        Refusal::UnknownName,
-        Refusal::NoCertificate,
-        Refusal::ClientCertificate,
-        Refusal::ClientRefused,
-        Refusal::Timeout,
-        Refusal::Closed,
-        Refusal::Displaced,
-        Refusal::Malformed,
+    pub const ALL: [HandshakeRefusal; 12] = [
+        HandshakeRefusal::PlainHttp,
+        HandshakeRefusal::NotTls,
+        HandshakeRefusal::Version,
+        HandshakeRefusal::NothingInCommon,
+        HandshakeRefusal::UnknownName,
+        HandshakeRefusal::NoCertificate,
+        HandshakeRefusal::ClientCertificate,
+        HandshakeRefusal::ClientRefused,
+        HandshakeRefusal::Timeout,
+        HandshakeRefusal::Closed,
+        HandshakeRefusal::Displaced,
+        HandshakeRefusal::Malformed,
     ];
 
     /// Returns the name in statistics.
     pub fn name(self) -> &'static str {
         match self {
-            Refusal::PlainHttp => "plain_http",
-            Refusal::NotTls => "not_tls",
-            Refusal::Version => "version",
-            Refusal::NothingInCommon => "nothing_in_common",
-            Refusal::UnknownName => "unknown_name",
-            Refusal::NoCertificate => "no_certificate",
-            Refusal::ClientCertificate => "client_certificate",
-            Refusal::ClientRefused => "client_refused",
-            Refusal::Timeout => "timeout",
-            Refusal::Closed => "closed",
-            Refusal::Displaced => "displaced",
-            Refusal::Malformed => "malformed",
+            HandshakeRefusal::PlainHttp => "plain_http",
+            HandshakeRefusal::NotTls => "not_tls",
+            HandshakeRefusal::Version => "version",
+            HandshakeRefusal::NothingInCommon => "nothing_in_common",
+            HandshakeRefusal::UnknownName => "unknown_name",
+            HandshakeRefusal::NoCertificate => "no_certificate",
+            HandshakeRefusal::ClientCertificate => "client_certificate",
+            HandshakeRefusal::ClientRefused => "client_refused",
+            HandshakeRefusal::Timeout => "timeout",
+            HandshakeRefusal::Closed => "closed",
+            HandshakeRefusal::Displaced => "displaced",
+            HandshakeRefusal::Malformed => "malformed",
         }
     }
 
@@ -72,15 +72,15 @@ impl Refusal {
     pub fn concerns_owner(self) -> bool {
         matches!(
             self,
-            Refusal::UnknownName
-                | Refusal::NoCertificate
-                | Refusal::ClientCertificate
-                | Refusal::ClientRefused
-                | Refusal::NothingInCommon
+            HandshakeRefusal::UnknownName
+                | HandshakeRefusal::NoCertificate
+                | HandshakeRefusal::ClientCertificate
+                | HandshakeRefusal::ClientRefused
+                | HandshakeRefusal::NothingInCommon
         )
     }
 
-    pub(crate) fn of(error: &Error) -> Refusal {
+    pub(crate) fn of(error: &Error) -> HandshakeRefusal {
         match error {
             Error::PeerIncompatible(
                 PeerIncompatible::Tls12NotOffered
@@ -88,39 +88,39 @@ impl Refusal {
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
                 | PeerIncompatible::SupportedVersionsExtensionRequired,
             )
-            | Error::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => Refusal::Version,
-            Error::PeerIncompatible(_) => Refusal::NothingInCommon,
+            | Error::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => HandshakeRefusal::Version,
+            Error::PeerIncompatible(_) => HandshakeRefusal::NothingInCommon,
             Error::NoCertificatesPresented
             | Error::InvalidCertificate(_)
-            | Error::InvalidCertRevocationList(_) => Refusal::ClientCertificate,
-            Error::AlertReceived(AlertDescription::CloseNotify) => Refusal::Closed,
-            Error::AlertReceived(_) => Refusal::ClientRefused,
-            _ => Refusal::Malformed,
+            | Error::InvalidCertRevocationList(_) => HandshakeRefusal::ClientCertificate,
+            Error::AlertReceived(AlertDescription::CloseNotify) => HandshakeRefusal::Closed,
+            Error::AlertReceived(_) => HandshakeRefusal::ClientRefused,
+            _ => HandshakeRefusal::Malformed,
         }
     }
 
-    pub(crate) fn of_io(error: &io::Error) -> Refusal {
+    pub(crate) fn of_io(error: &io::Error) -> HandshakeRefusal {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-        inner.map_or(Refusal::Closed, Refusal::of)
+        inner.map_or(HandshakeRefusal::Closed, HandshakeRefusal::of)
     }
 }
 
 /// Formats a sentence about the client.
-impl fmt::Display for Refusal {
+impl fmt::Display for HandshakeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::PlainHttp => "it speaks HTTP without encryption",
-            Refusal::NotTls => "it does not speak TLS",
-            Refusal::Version => "it speaks only old versions of TLS",
-            Refusal::NothingInCommon => "there is no cipher suite, group or signature in common",
-            Refusal::UnknownName => "there is no certificate for the name that it asks for",
-            Refusal::NoCertificate => "there is no certificate yet",
-            Refusal::ClientCertificate => "it has no certificate, or one that does not verify",
-            Refusal::ClientRefused => "it does not accept the certificate, or gave up for another reason",
-            Refusal::Timeout => "it took too long",
-            Refusal::Closed => "it closed the connection",
-            Refusal::Displaced => "it was closed to make room for others",
-            Refusal::Malformed => "what it sent violates the protocol",
+            HandshakeRefusal::PlainHttp => "it speaks HTTP without encryption",
+            HandshakeRefusal::NotTls => "it does not speak TLS",
+            HandshakeRefusal::Version => "it speaks only old versions of TLS",
+            HandshakeRefusal::NothingInCommon => "there is no cipher suite, group or signature in common",
+            HandshakeRefusal::UnknownName => "there is no certificate for the name that it asks for",
+            HandshakeRefusal::NoCertificate => "there is no certificate yet",
+            HandshakeRefusal::ClientCertificate => "it has no certificate, or one that does not verify",
+            HandshakeRefusal::ClientRefused => "it does not accept the certificate, or gave up for another reason",
+            HandshakeRefusal::Timeout => "it took too long",
+            HandshakeRefusal::Closed => "it closed the connection",
+            HandshakeRefusal::Displaced => "it was closed to make room for others",
+            HandshakeRefusal::Malformed => "what it sent violates the protocol",
         })
     }
 }

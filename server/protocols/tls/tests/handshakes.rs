@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tls::{
-    Certificate, Certificates, Choice, Endpoint, Failed, Hello, OnDemand, Refusal, Rules, Session, Source,
+    Certificate, Certificates, CertificateChoice, Endpoint, Failed, Hello, OnDemandHook, HandshakeRefusal, Rules, TlsSession, CertificateSource,
     TicketSecret,
 };
 use tokio::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ fn endpoint(shared: &Arc<Certificates>) -> Endpoint {
 
 /// The results of a handshake on both sides.
 struct Outcome {
-    server: Result<Option<Session>, Refusal>,
+    server: Result<Option<TlsSession>, HandshakeRefusal>,
     client: Result<Vec<CertificateDer<'static>>, String>,
     group: Option<NamedGroup>,
 }
@@ -86,10 +86,10 @@ fn shake(
     })
 }
 
-async fn serve(endpoint: &Endpoint, socket: TcpStream) -> Result<Option<Session>, Failed> {
+async fn serve(endpoint: &Endpoint, socket: TcpStream) -> Result<Option<TlsSession>, Failed> {
     let (hello, choice) = Hello::read(socket).await?.choose(endpoint)?;
     let (hello, choice) = match choice {
-        Choice::OnDemand(name, hooks) => {
+        CertificateChoice::OnDemand(name, hooks) => {
             hello.on_demand(endpoint, &name, Some(IpAddr::from([127, 0, 0, 1])), &hooks).await?
         }
         chosen => (hello, chosen),
@@ -102,7 +102,7 @@ async fn serve(endpoint: &Endpoint, socket: TcpStream) -> Result<Option<Session>
 #[test]
 fn the_post_quantum_group_comes_first() {
     let (shared, own) = (Certificates::new(), certificate(&["a.test"]));
-    shared.set(Source::Files, vec![own.clone()]);
+    shared.set(CertificateSource::Files, vec![own.clone()]);
     let outcome = shake(&endpoint(&shared), "a.test", &[&own], |_| {});
     assert_eq!(outcome.group, Some(NamedGroup::X25519MLKEM768), "{:?}", outcome.client);
     let session = outcome.server.unwrap().unwrap();
@@ -113,10 +113,10 @@ fn the_post_quantum_group_comes_first() {
 #[test]
 fn only_files_have_a_default_for_unknown_names() {
     let (shared, own) = (Certificates::new(), certificate(&["a.test"]));
-    shared.set(Source::Acme, vec![own.clone()]);
+    shared.set(CertificateSource::Acme, vec![own.clone()]);
     let unknown = || shake(&endpoint(&shared), "b.test", &[&own], |_| {});
     let outcome = unknown();
-    assert_eq!(outcome.server.unwrap_err(), Refusal::UnknownName);
+    assert_eq!(outcome.server.unwrap_err(), HandshakeRefusal::UnknownName);
     let alert = outcome.client.unwrap_err();
     assert!(alert.to_lowercase().replace(' ', "").contains("unrecogni"), "{alert}");
     // Clients that request no host get it.
@@ -124,20 +124,20 @@ fn only_files_have_a_default_for_unknown_names() {
         shake(&endpoint(&shared), "127.0.0.1", &[&own], |_| {}).client.is_err(),
         "it is for another name"
     );
-    shared.set(Source::Files, vec![own.clone()]);
+    shared.set(CertificateSource::Files, vec![own.clone()]);
     let outcome = unknown();
     assert!(outcome.client.is_err(), "it is for another name");
-    assert_eq!(outcome.server.unwrap_err(), Refusal::ClientRefused);
-    shared.set(Source::Files, Vec::new());
-    shared.set(Source::Acme, Vec::new());
+    assert_eq!(outcome.server.unwrap_err(), HandshakeRefusal::ClientRefused);
+    shared.set(CertificateSource::Files, Vec::new());
+    shared.set(CertificateSource::Acme, Vec::new());
     let outcome = shake(&endpoint(&shared), "127.0.0.1", &[&own], |_| {});
-    assert_eq!(outcome.server.unwrap_err(), Refusal::NoCertificate);
+    assert_eq!(outcome.server.unwrap_err(), HandshakeRefusal::NoCertificate);
 }
 
 #[test]
 fn a_certificate_for_an_address_is_found_without_a_name() {
     let (shared, other, own) = (Certificates::new(), certificate(&["a.test"]), certificate(&["127.0.0.1"]));
-    shared.set(Source::Files, vec![other, own.clone()]);
+    shared.set(CertificateSource::Files, vec![other, own.clone()]);
     let outcome = shake(&endpoint(&shared), "127.0.0.1", &[&own], |_| {});
     assert!(outcome.client.is_ok(), "{:?}", outcome.client);
 }
@@ -146,7 +146,7 @@ fn a_certificate_for_an_address_is_found_without_a_name() {
 fn of_two_keys_for_a_name_the_one_is_taken_that_the_client_can_verify() {
     let shared = Certificates::new();
     let (modern, usual) = (of_kind(&["a.test"], &PKCS_ED25519), certificate(&["a.test"]));
-    shared.set(Source::Files, vec![modern.clone(), usual.clone()]);
+    shared.set(CertificateSource::Files, vec![modern.clone(), usual.clone()]);
     let served = |change: fn(&mut ClientConfig)| {
         let outcome = shake(&endpoint(&shared), "a.test", &[&modern, &usual], change);
         outcome.client.unwrap()[0].clone()
@@ -201,13 +201,13 @@ impl rustls::client::danger::ServerCertVerifier for EcdsaOnly {
 fn challenges_get_their_certificate_and_nothing_else() {
     let shared = Certificates::new();
     let (own, proof) = (certificate(&["a.test"]), certificate(&["a.test"]));
-    shared.set(Source::Files, vec![own.clone()]);
+    shared.set(CertificateSource::Files, vec![own.clone()]);
     let ask = || {
         shake(&endpoint(&shared), "a.test", &[&own, &proof], |config| {
             config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
         })
     };
-    assert_eq!(ask().server.unwrap_err(), Refusal::UnknownName, "none is set");
+    assert_eq!(ask().server.unwrap_err(), HandshakeRefusal::UnknownName, "none is set");
     shared.set_challenge("A.test", proof.certified_key().clone());
     let outcome = ask();
     assert_eq!(outcome.server.unwrap(), None);
@@ -221,7 +221,7 @@ fn challenges_get_their_certificate_and_nothing_else() {
 /// Creates certificates for names that begin with `made`.
 struct Maker(AtomicUsize, Arc<Certificate>);
 
-impl OnDemand for Maker {
+impl OnDemandHook for Maker {
     fn certificate(
         &self,
         name: String,
@@ -240,7 +240,7 @@ impl OnDemand for Maker {
 #[test]
 fn handshakes_wait_for_certificates_that_are_made_on_demand() {
     let (shared, own) = (Certificates::new(), certificate(&["a.test"]));
-    shared.set(Source::Acme, vec![own.clone()]);
+    shared.set(CertificateSource::Acme, vec![own.clone()]);
     let maker = Arc::new(Maker(AtomicUsize::new(0), certificate(&["made.test"])));
     shared.add_on_demand(maker.clone());
     let endpoint = endpoint(&shared);
@@ -248,6 +248,6 @@ fn handshakes_wait_for_certificates_that_are_made_on_demand() {
     assert!(shake(&endpoint, "a.test", &[&own], |_| {}).client.is_ok());
     assert_eq!(maker.0.load(Relaxed), 1, "only names without a certificate are asked for");
     let outcome = shake(&endpoint, "other.test", &[&own], |_| {});
-    assert_eq!(outcome.server.unwrap_err(), Refusal::UnknownName);
+    assert_eq!(outcome.server.unwrap_err(), HandshakeRefusal::UnknownName);
     assert_eq!(maker.0.load(Relaxed), 2);
 }

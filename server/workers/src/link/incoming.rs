@@ -4,7 +4,7 @@ use super::Link;
 use crate::call::Call;
 use crate::messages::{Descriptors, End, SupervisorMessage};
 use crate::os::{self, Dropped, Passed};
-use crate::reply::{Head, ReplyEvent};
+use crate::reply::{ReplyHead, ReplyEvent};
 use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
@@ -402,8 +402,8 @@ fn app_stream(passed: Passed) -> Result<OwnedFd, Failure> {
     }
 }
 
-fn head(response: &Response<'_>, stream: Option<OwnedFd>) -> Head {
-    Head {
+fn head(response: &Response<'_>, stream: Option<OwnedFd>) -> ReplyHead {
+    ReplyHead {
         status: response.status,
         fields: fields(response),
         body: Bytes::copy_from_slice(response.body),

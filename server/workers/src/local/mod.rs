@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use waiting::Waiting;
+use waiting::WaitingCalls;
 use wire::FrameKind;
 
 /// The bytes read from a link at once.
@@ -34,7 +34,7 @@ pub struct Local {
     index: u16,
     shared: Arc<Shared>,
     links: RefCell<Vec<Rc<Link>>>,
-    waiting: Waiting,
+    waiting: WaitingCalls,
     scratch: RefCell<Vec<u8>>,
     settings: Current,
     log: Box<dyn Fn(&str)>,
@@ -51,7 +51,7 @@ impl Local {
             index,
             shared,
             links: RefCell::default(),
-            waiting: Waiting::default(),
+            waiting: WaitingCalls::default(),
             scratch: RefCell::new(vec![0; SCRATCH]),
             settings,
             log,

@@ -6,12 +6,12 @@ use slab::{Slab, VacantEntry};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-type Slot = (Ticket, Rc<Call>);
+type WaitingCall = (Ticket, Rc<Call>);
 
 #[derive(Default)]
-pub(super) struct Waiting(RefCell<Slab<Slot>>);
+pub(super) struct WaitingCalls(RefCell<Slab<WaitingCall>>);
 
-impl Waiting {
+impl WaitingCalls {
     /// Asks for a seat with `ask`, which gets the number of a free slot. If the request has to wait, it is kept
     /// there.
     pub(super) fn ask(
@@ -45,7 +45,7 @@ impl Waiting {
     }
 
     /// Removes all requests.
-    pub(super) fn take_all(&self) -> Vec<Slot> {
+    pub(super) fn take_all(&self) -> Vec<WaitingCall> {
         self.0.borrow_mut().drain().collect()
     }
 
@@ -54,7 +54,7 @@ impl Waiting {
     }
 }
 
-fn fill(slot: VacantEntry<'_, Slot>, ticket: Ticket, call: Rc<Call>) {
+fn fill(slot: VacantEntry<'_, WaitingCall>, ticket: Ticket, call: Rc<Call>) {
     call.set_state(CallState::Waiting(ticket));
     slot.insert((ticket, call));
 }

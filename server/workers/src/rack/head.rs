@@ -1,6 +1,6 @@
 //! Checks the head of the app's response.
 
-use crate::reply::Head;
+use crate::reply::ReplyHead;
 use h1::is_token;
 use handler::Failure;
 
@@ -10,7 +10,7 @@ pub(super) fn is_status(name: &[u8]) -> bool {
 
 /// Refuses header fields that would become another field or another response (RFC 9110 section 5.5). Returns
 /// whether there is a `Status` field.
-pub(super) fn check(head: &Head) -> Result<bool, Failure> {
+pub(super) fn check(head: &ReplyHead) -> Result<bool, Failure> {
     let mut has_status = false;
     if head.status < 200 && !(head.status == 101 && head.stream.is_some()) {
         let why = format!("the app responded with status {}, which is not final", head.status);

@@ -7,17 +7,17 @@ mod reply_body;
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
 use crate::pause::PausedRequest;
-use crate::reply::{Head, ReplyEvent};
+use crate::reply::{ReplyHead, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
 use encode::{Samples, encode};
-use handler::held::{Account, Turn};
+use handler::held::{Account, ResponseTurn};
 use handler::{
     After, Body, Chunk, Client, Departure, Exchange, Failure, Handler, Incoming, Lent, Response, Trace,
 };
 use head::{check, is_status};
-use http::body::{Bounds, Collected, collect};
-use net::memory::{Class, Reserved};
+use http::body::{BodyBounds, Collected, collect};
+use net::memory::{MemoryClass, Reserved};
 use reply_body::ReplyBody;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
@@ -94,7 +94,7 @@ impl Rack {
     /// Submits a request, at once unless other responses on its connection hold their share of memory. In
     /// that case the request first waits until its client has taken some of them; no worker is held
     /// meanwhile.
-    async fn submit(&self, call: &Rc<Call>, client: &Rc<dyn Client>) -> Result<Option<Turn>, Failure> {
+    async fn submit(&self, call: &Rc<Call>, client: &Rc<dyn Client>) -> Result<Option<ResponseTurn>, Failure> {
         let turn = match client.account().filter(|account| account.must_wait()) {
             Some(account) => Some(Box::pin(turn(&account, &**client)).await?),
             None => None,
@@ -133,7 +133,7 @@ impl Rack {
         client: &Rc<dyn Client>,
     ) -> Result<Rc<Call>, Failure> {
         let settings = self.local.settings();
-        let bounds = Bounds {
+        let bounds = BodyBounds {
             memory: settings.limits.body_memory,
             temp_dir: &settings.process.temp_dir,
             account: client.open_account(),
@@ -154,7 +154,7 @@ impl Rack {
         let body = match body {
             Collected::Empty => CallBody::Nothing,
             Collected::Memory(bytes) => {
-                let reserved = Reserved::new(Class::Requests, bytes.len() as u64);
+                let reserved = Reserved::new(MemoryClass::Requests, bytes.len() as u64);
                 CallBody::Bytes(bytes, reserved)
             }
             Collected::Spooled { file, place, .. } => CallBody::File { file, _place: place },
@@ -165,12 +165,12 @@ impl Rack {
 
     fn respond(
         &self,
-        head: Head,
+        head: ReplyHead,
         pending: PendingCall<'_>,
         client: Rc<dyn Client>,
     ) -> Result<Response, Failure> {
         let has_status = check(&head)?;
-        let Head { status, mut fields, body, stream } = head;
+        let ReplyHead { status, mut fields, body, stream } = head;
         if has_status {
             // The Rack SPEC forbids a Status key. Clients would see a second status.
             fields.retain(|name, _| !is_status(name));
@@ -267,7 +267,7 @@ impl Handler for Rack {
 }
 
 /// Waits for the turn of a request on its connection.
-async fn turn(account: &Rc<Account>, client: &dyn Client) -> Result<Turn, Failure> {
+async fn turn(account: &Rc<Account>, client: &dyn Client) -> Result<ResponseTurn, Failure> {
     let mut waiting = pin!(account.turn());
     poll_fn(|cx| match waiting.as_mut().poll(cx) {
         Poll::Ready(turn) => Poll::Ready(Ok(turn)),

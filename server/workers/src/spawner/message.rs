@@ -2,7 +2,7 @@
 
 use super::BootConfig;
 use crate::process::ExitStatus;
-use settings::puma::{Call, Evaluated, PumaFile, Refusal};
+use settings::puma::{Call, Evaluated, PumaFile, PumaRefusal};
 use settings::{ControlAddress, ErrorLog, LogFormat, Pool, Restart, Service, ServiceProgram, StopSignal};
 use stats::Library;
 use std::io;
@@ -223,7 +223,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
             TemplateMessage::Configured(Ok(Call::decode(words).map_err(unknown)?))
         }
         [report::UNCONFIGURED, ref words @ ..] => {
-            TemplateMessage::Configured(Err(Refusal::decode(words).map_err(unknown)?))
+            TemplateMessage::Configured(Err(PumaRefusal::decode(words).map_err(unknown)?))
         }
         [report::FAILED, text] => TemplateMessage::Failed(text.into()),
         [report::FORKED, index, pid] => TemplateMessage::Forked { index: number(index)?, pid: number(pid)? },

@@ -4,7 +4,7 @@
 //! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
 //! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
 
-use super::waits::{Hold, WaitEnd, Waits};
+use super::waits::{RaisePolicy, WaitEnd, Waits};
 use super::{HERE, calls, directory, here, reuse, slot_for, wake, with};
 use crate::names::names;
 use crate::raw::fiber;
@@ -33,7 +33,7 @@ fn park(
     watch: &mut dyn FnMut(&mut Waits, Key),
 ) -> (Key, WaitEnd) {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
-    let missed = missed_alarm(gvl, fiber, strand, Hold::OnBlocking);
+    let missed = missed_alarm(gvl, fiber, strand, RaisePolicy::OnBlocking);
     let status = ruby::last_status(gvl);
     let slot = slot_for(gvl, fiber);
     let until_us = us.map(|us| os::now_us().saturating_add(us));
@@ -90,7 +90,7 @@ pub(super) fn missed_alarm(
     gvl: &mut Gvl,
     fiber: Value,
     strand: Option<&'static Strand>,
-    place: Hold,
+    place: RaisePolicy,
 ) -> Option<u64> {
     if !here(gvl, |l| l.waits.has_missed(fiber, strand)).unwrap_or(false) {
         return None;
@@ -282,11 +282,11 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
 }
 
 /// Decodes the numbers by which `Firebrick::Fibers::Interrupts` describes where exceptions may be raised.
-fn hold(value: Value) -> Hold {
+fn hold(value: Value) -> RaisePolicy {
     match value.fixnum() {
-        Some(1) => Hold::OnBlocking,
-        Some(2) => Hold::Never,
-        _ => Hold::Immediate,
+        Some(1) => RaisePolicy::OnBlocking,
+        Some(2) => RaisePolicy::Never,
+        _ => RaisePolicy::Immediate,
     }
 }
 
@@ -347,7 +347,7 @@ pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
             here(gvl, |l| l.waits.hold_alarm(number as u64, place));
         }
         None => {
-            strand::current().into_iter().for_each(|part| part.held.set(place == Hold::Never));
+            strand::current().into_iter().for_each(|part| part.held.set(place == RaisePolicy::Never));
         }
     }
     NIL
@@ -356,7 +356,7 @@ pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
 /// Raises in the calling fiber an interrupt that was deferred and no longer is.
 pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
-    if let Some(number) = missed_alarm(gvl, fiber, strand, Hold::Immediate) {
+    if let Some(number) = missed_alarm(gvl, fiber, strand, RaisePolicy::Immediate) {
         let number = ruby::integer(gvl, number as i64);
         ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
     }

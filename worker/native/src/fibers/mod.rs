@@ -32,7 +32,7 @@ use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::{self, Slices};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::worker::place::place;
 use crate::worker::task::strand::{self, Key, Strand};
 use crate::worker::task::{CURRENT, ServingThread, Task};
@@ -46,7 +46,7 @@ use waits::{WaitEnd, Waits};
 pub(crate) struct Loop {
     pub(crate) waits: Waits,
     /// The thread's first fiber, which runs the loop.
-    pub(crate) root: &'static Slot,
+    pub(crate) root: &'static RootSlot,
     thread: &'static ServingThread,
     /// Fibers without a request.
     pub(crate) idle: Vec<&'static Task>,
@@ -106,10 +106,10 @@ pub(crate) fn here<R>(gvl: &Gvl, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
 }
 
 /// Returns a slot of the calling thread's loop, holding the fiber while it waits.
-fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
+fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static RootSlot {
     let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
         Some(slot) => slot,
-        None => Slot::leak(gvl, NIL),
+        None => RootSlot::leak(gvl, NIL),
     };
     slot.set(fiber);
     slot
@@ -117,7 +117,7 @@ fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
 
 /// Makes the calling thread's loop, and its scheduler. [`close`] drops it.
 pub(crate) fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
-    let root = Slot::leak(gvl, fiber::current(gvl));
+    let root = RootSlot::leak(gvl, fiber::current(gvl));
     let (most, slice_us, blocking_us) =
         worker(gvl, |w| (w.options.fibers, w.options.slice_us, w.options.blocking_us));
     slice::prepare(preempt::slice_is_over);

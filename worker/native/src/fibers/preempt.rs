@@ -21,7 +21,7 @@
 //! In these cases pre-emption is tried again with the next signal.
 
 use super::hooks::missed_alarm;
-use super::waits::Hold;
+use super::waits::RaisePolicy;
 use super::{TurnEnd, blocking, directory, here, slot_for};
 use crate::names::names;
 use crate::raw::frames::{self, Frames};
@@ -122,7 +122,7 @@ pub(super) fn slice_is_over(gvl: &mut Gvl) {
     let mut alarm = None;
     let asked = ruby::protect(gvl, |gvl| {
         ruby::restore_status(gvl, status);
-        alarm = missed_alarm(gvl, fiber, strand, Hold::Immediate);
+        alarm = missed_alarm(gvl, fiber, strand, RaisePolicy::Immediate);
     });
     if let Err((_, error)) = asked {
         killed |= afterwards::raise(gvl, error);

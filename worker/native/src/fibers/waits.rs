@@ -7,12 +7,12 @@
 //! 3. Nothing here calls Ruby.
 //! 4. An alarm (`Timeout.timeout`) belongs to the strand in which the fiber that set it runs, or ran last ([`Waits::runs`]). It is delivered once: to
 //!    the fiber that set it, when that fiber waits; or to another fiber of the strand, while the setting fiber waits for that fiber to return
-//!    ([`Waits::take_inner`], [`Waits::missed`]). While [`Hold`] defers it, it is not delivered.
+//!    ([`Waits::take_inner`], [`Waits::missed`]). While [`RaisePolicy`] defers it, it is not delivered.
 
 use super::timers::{Due, Timers};
 use crate::raw::poller::{Event, Poller};
 use crate::raw::ruby::{NIL, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::worker::task::strand::{Key, Strand};
 use rustc_hash::FxBuildHasher;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -36,7 +36,7 @@ pub(crate) enum WaitEnd {
 struct Wait {
     generation: u32,
     /// The fiber; `None` when the wait is over.
-    fiber: Option<&'static Slot>,
+    fiber: Option<&'static RootSlot>,
     strand: Option<&'static Strand>,
     outcome: Option<WaitEnd>,
     limited: bool,
@@ -56,7 +56,7 @@ struct Interest {
 
 /// Where exceptions from outside may be raised in a fiber, as set by `Thread.handle_interrupt`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Hold {
+pub(crate) enum RaisePolicy {
     /// Anywhere.
     #[default]
     Immediate,
@@ -71,7 +71,7 @@ struct Alarm {
     fiber: Value,
     strand: Option<&'static Strand>,
     at_us: u64,
-    hold: Hold,
+    hold: RaisePolicy,
     /// It has expired.
     due: bool,
 }
@@ -84,7 +84,7 @@ fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
 pub(crate) struct Waits {
     waits: Vec<Wait>,
     free: Vec<u32>,
-    slots: Vec<&'static Slot>,
+    slots: Vec<&'static RootSlot>,
     by_fiber: HashMap<usize, Key, FxBuildHasher>,
     /// Fibers that were unblocked before they blocked.
     early: HashSet<usize, FxBuildHasher>,
@@ -133,14 +133,14 @@ impl Waits {
     }
 
     /// Takes a free slot for the fiber of a wait.
-    pub(crate) fn take_slot(&mut self) -> Option<&'static Slot> {
+    pub(crate) fn take_slot(&mut self) -> Option<&'static RootSlot> {
         self.slots.pop()
     }
 
     /// Begins the wait of a fiber, which `slot` holds meanwhile. The wait ends at `until_us` at the latest.
     pub(crate) fn begin(
         &mut self,
-        slot: &'static Slot,
+        slot: &'static RootSlot,
         strand: Option<&'static Strand>,
         until_us: Option<u64>,
     ) -> Key {
@@ -201,7 +201,7 @@ impl Waits {
     }
 
     /// Makes a fiber that has not run yet the next to be entered; `slot` holds it until then.
-    pub(crate) fn start(&mut self, slot: &'static Slot, strand: &'static Strand) {
+    pub(crate) fn start(&mut self, slot: &'static RootSlot, strand: &'static Strand) {
         let key = self.begin(slot, Some(strand), None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].starts = true;
@@ -210,7 +210,7 @@ impl Waits {
     }
 
     /// Queues a pre-empted fiber behind the others. It does not wait, so no other event can make it run.
-    pub(crate) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
+    pub(crate) fn put_back(&mut self, slot: &'static RootSlot, strand: Option<&'static Strand>) -> Key {
         let key = self.begin(slot, strand, None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].outcome = Some(WaitEnd::Woken);
@@ -418,7 +418,7 @@ impl Waits {
         fiber: Value,
         strand: Option<&'static Strand>,
         at_us: u64,
-        hold: Hold,
+        hold: RaisePolicy,
     ) -> u64 {
         self.last_alarm += 1;
         let number = self.last_alarm;
@@ -461,7 +461,7 @@ impl Waits {
     }
 
     /// Changes where an alarm may be raised.
-    pub(crate) fn hold_alarm(&mut self, number: u64, hold: Hold) {
+    pub(crate) fn hold_alarm(&mut self, number: u64, hold: RaisePolicy) {
         self.alarms.get_mut(&number).into_iter().for_each(|alarm| alarm.hold = hold);
     }
 
@@ -491,7 +491,7 @@ impl Waits {
         let Some(alarm) = self.alarms.get_mut(&number) else { return };
         alarm.due = true;
         let (fiber, strand, hold) = (alarm.fiber, alarm.strand, alarm.hold);
-        if hold != Hold::Never {
+        if hold != RaisePolicy::Never {
             let own = self.by_fiber.get(&fiber.id()).copied();
             if own.is_some_and(|key| self.wake(key, WaitEnd::Alarm(number))) {
                 return;
@@ -522,7 +522,7 @@ impl Waits {
         &self,
         fiber: Value,
         strand: Option<&'static Strand>,
-        place: Option<Hold>,
+        place: Option<RaisePolicy>,
     ) -> Vec<(u64, Value)> {
         let numbers = self.missed.get(&owner(fiber, strand)).into_iter().flatten();
         let alarms = numbers.filter_map(|number| Some((*number, self.alarms.get(number)?)));
@@ -572,7 +572,7 @@ impl Waits {
             missed.is_some_and(|missed| missed.contains(&number))
         };
         let unheard = alarms.filter(|&(number, alarm)| {
-            alarm.hold != Hold::Never && alarm.at_us <= now_us && (!alarm.due || is_missed(number, alarm))
+            alarm.hold != RaisePolicy::Never && alarm.at_us <= now_us && (!alarm.due || is_missed(number, alarm))
         });
         let mut found: Vec<(u64, u64, Value)> =
             unheard.map(|(number, alarm)| (alarm.at_us, number, alarm.fiber)).collect();

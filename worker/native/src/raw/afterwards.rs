@@ -11,7 +11,7 @@
 
 use super::gvl::{self, Guarded, Gvl};
 use super::ruby::{self, NIL, Value};
-use super::slots::Slot;
+use super::slots::RootSlot;
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -24,8 +24,8 @@ const ROUNDS: usize = 8;
 
 /// An exception to be raised, and the thread to raise it on.
 struct PendingRaise {
-    thread: &'static Slot,
-    error: &'static Slot,
+    thread: &'static RootSlot,
+    error: &'static RootSlot,
     /// Dropped when the exception has been raised.
     done: Cell<Option<Sender<()>>>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
 /// Makes another thread raise `error` on this one. `None`: no other thread can be started.
 fn send(gvl: &mut Gvl, error: Value) -> Option<Receiver<()>> {
     let order = SPARE.with(gvl, Vec::pop).unwrap_or_else(|| {
-        let (thread, error) = (Slot::leak(gvl, NIL), Slot::leak(gvl, NIL));
+        let (thread, error) = (RootSlot::leak(gvl, NIL), RootSlot::leak(gvl, NIL));
         Box::leak(Box::new(PendingRaise { thread, error, done: Cell::new(None) }))
     });
     order.thread.set(Value::current_thread(gvl));

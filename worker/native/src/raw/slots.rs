@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const CHUNK: usize = 256;
 
 /// A variable that the collector marks: its object stays alive and does not move.
-pub(crate) struct Slot(AtomicUsize);
+pub(crate) struct RootSlot(AtomicUsize);
 
 const _: () = assert!(size_of::<VALUE>() == size_of::<usize>());
 
 struct Slots {
-    chunks: Vec<&'static [Slot]>,
+    chunks: Vec<&'static [RootSlot]>,
     /// The number of slots of the last chunk that are in use.
     used: usize,
     /// The object that marks them.
@@ -27,15 +27,15 @@ struct Slots {
 
 static SLOTS: Guarded<Slots> = Guarded::new(Slots { chunks: Vec::new(), used: CHUNK, marker: 0 });
 
-impl Slot {
+impl RootSlot {
     /// Makes a slot that lives as long as the process.
-    pub(crate) fn leak(gvl: &mut Gvl, value: Value) -> &'static Slot {
+    pub(crate) fn leak(gvl: &mut Gvl, value: Value) -> &'static RootSlot {
         if SLOTS.with(gvl, |slots| slots.marker == 0) {
             register(gvl);
         }
         let slot = SLOTS.with(gvl, |slots| {
             if slots.used == CHUNK {
-                let empty = || Slot(AtomicUsize::new(NIL.raw() as usize));
+                let empty = || RootSlot(AtomicUsize::new(NIL.raw() as usize));
                 slots.chunks.push(Vec::leak((0..CHUNK).map(|_| empty()).collect()));
                 slots.used = 0;
             }

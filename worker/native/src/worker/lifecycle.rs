@@ -2,7 +2,7 @@
 
 use super::place::{self, Place, place};
 use super::task::ServingThread;
-use super::{Options, Phase, Worker};
+use super::{Options, WorkerPhase, Worker};
 use crate::link::Link;
 use crate::pace::Pace;
 use crate::raw::gvl::{Guarded, Gvl};
@@ -49,7 +49,7 @@ impl Worker {
             active: 0,
             pace: Pace::new(),
             fibers: super::OfFibers::default(),
-            phase: Phase::Serves,
+            phase: WorkerPhase::Serves,
             collect: false,
             promotion: None,
             attached: None,
@@ -77,7 +77,7 @@ impl Worker {
 
     /// Finishes the worker because its front has gone: no requests will arrive, and no response can be sent.
     pub(crate) fn lose(&mut self, gvl: &Gvl) {
-        self.phase = Phase::Lost;
+        self.phase = WorkerPhase::Lost;
         self.inbox.drain(..).for_each(|job| job.discard());
         for task in self.tasks.iter().chain(self.fibers.served.values()) {
             task.gone.set(true);

@@ -10,7 +10,7 @@ use super::Worker;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os::Timer;
 use crate::raw::ruby::{NIL, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::watchdog::Watchdog;
 use std::cell::Cell;
 use std::io;
@@ -34,8 +34,8 @@ pub(crate) struct Place {
     standby: AtomicUsize,
     timer: OnceLock<Timer>,
     pub(crate) watchdog: Watchdog,
-    app: OnceLock<&'static Slot>,
-    base: OnceLock<&'static Slot>,
+    app: OnceLock<&'static RootSlot>,
+    base: OnceLock<&'static RootSlot>,
 }
 
 /// The place of the template, its forked workers, and threads that belong to no worker.
@@ -102,8 +102,8 @@ impl Place {
 
     /// Sets the app for all requests and the env that all templates start from; nil for none.
     pub(crate) fn set_app(&self, gvl: &mut Gvl, app: Value, base: Value) {
-        self.app.get_or_init(|| Slot::leak(gvl, app)).set(app);
-        self.base.get_or_init(|| Slot::leak(gvl, base)).set(base);
+        self.app.get_or_init(|| RootSlot::leak(gvl, app)).set(app);
+        self.base.get_or_init(|| RootSlot::leak(gvl, base)).set(base);
     }
 
     pub(crate) fn app(&self) -> Value {

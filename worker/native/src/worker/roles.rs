@@ -10,7 +10,7 @@
 //!
 //! A thread that serves with fibers takes several requests at a time, so leadership is decided when its loop starts and stops waiting.
 
-use super::{Phase, Worker};
+use super::{WorkerPhase, Worker};
 use crate::link::Job;
 use crate::raw::os;
 
@@ -55,7 +55,7 @@ impl Worker {
         } else if !self.inbox.is_empty() {
             self.appoint();
         }
-        if self.phase == Phase::Drains && self.active == 0 {
+        if self.phase == WorkerPhase::Drains && self.active == 0 {
             self.finish();
             return Step::Stop;
         }
@@ -173,7 +173,7 @@ impl Worker {
 
     /// Marks the worker as finished and wakes all its threads.
     fn finish(&mut self) {
-        self.phase = Phase::Finished;
+        self.phase = WorkerPhase::Finished;
         self.tasks.iter().for_each(|task| task.thread.wake());
     }
 

@@ -14,7 +14,7 @@ use crate::outbox::{FramePosition, Outbox};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::{self, NIL};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use gauge::Gauge;
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -27,7 +27,7 @@ use wire::used::Used;
 
 /// The progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum ResponseStage {
     /// Nothing has been appended to the link.
     Unsent,
     /// RESPONSE has been appended, END has not.
@@ -110,7 +110,7 @@ pub(crate) struct Task {
     pub(crate) started_us: Cell<u64>,
     /// The time that the request had been queued before that, in microseconds.
     pub(crate) queued_us: Cell<u64>,
-    pub(crate) stage: Cell<Stage>,
+    pub(crate) stage: Cell<ResponseStage>,
     /// Bytes of BODY frames that may still be sent.
     pub(crate) window: Cell<i64>,
     pub(crate) loan: Cell<Loan>,
@@ -145,16 +145,16 @@ pub(crate) struct Task {
     /// The response names the protocol that the connection switches to (`rack.protocol`).
     pub(crate) switches: Cell<bool>,
 
-    pub(crate) env: &'static Slot,
-    pub(crate) headers: &'static Slot,
-    pub(crate) body: &'static Slot,
+    pub(crate) env: &'static RootSlot,
+    pub(crate) headers: &'static RootSlot,
+    pub(crate) body: &'static RootSlot,
     /// `rack.hijack` of the response headers.
-    pub(crate) take_over: &'static Slot,
+    pub(crate) take_over: &'static RootSlot,
     /// The `rack.input` that must be closed.
-    pub(crate) input: &'static Slot,
-    pub(crate) error: &'static Slot,
-    pub(crate) after_reply: &'static Slot,
-    pub(crate) response_finished: &'static Slot,
+    pub(crate) input: &'static RootSlot,
+    pub(crate) error: &'static RootSlot,
+    pub(crate) after_reply: &'static RootSlot,
+    pub(crate) response_finished: &'static RootSlot,
 
     pub(crate) head: Scratch,
     pub(crate) interim: Scratch,
@@ -169,7 +169,7 @@ impl Task {
     /// Returns whether the client has disconnected and no wait has been ended for that yet.
     pub(crate) fn has_lost_client(&self) -> bool {
         let interruptible = self.fiber.as_ref().is_some_and(|part| part.interruptible.get());
-        self.gone.get() && interruptible && self.stage.get() != Stage::Hijacked
+        self.gone.get() && interruptible && self.stage.get() != ResponseStage::Hijacked
     }
 
     /// Releases what the last request holds, and large buffers, after the thread has ended with its worker.
@@ -211,7 +211,7 @@ impl Task {
             watchers: Cell::new(Vec::new()),
             started_us: Cell::new(0),
             queued_us: Cell::new(0),
-            stage: Cell::new(Stage::Ended),
+            stage: Cell::new(ResponseStage::Ended),
             window: Cell::new(0),
             loan: Cell::new(Loan::None),
             gone: Cell::new(false),
@@ -232,14 +232,14 @@ impl Task {
             coded: Cell::new(false),
             send_file: Cell::new(false),
             switches: Cell::new(false),
-            env: Slot::leak(gvl, NIL),
-            headers: Slot::leak(gvl, NIL),
-            body: Slot::leak(gvl, NIL),
-            take_over: Slot::leak(gvl, NIL),
-            input: Slot::leak(gvl, NIL),
-            error: Slot::leak(gvl, NIL),
-            after_reply: Slot::leak(gvl, NIL),
-            response_finished: Slot::leak(gvl, NIL),
+            env: RootSlot::leak(gvl, NIL),
+            headers: RootSlot::leak(gvl, NIL),
+            body: RootSlot::leak(gvl, NIL),
+            take_over: RootSlot::leak(gvl, NIL),
+            input: RootSlot::leak(gvl, NIL),
+            error: RootSlot::leak(gvl, NIL),
+            after_reply: RootSlot::leak(gvl, NIL),
+            response_finished: RootSlot::leak(gvl, NIL),
             head: Guarded::new(Vec::new()),
             interim: Guarded::new(Vec::new()),
         }));
@@ -263,7 +263,7 @@ impl Task {
         self.started_us.set(now_us);
         self.queued_us.set(0);
         self.flushed_us.set(now_us);
-        self.stage.set(Stage::Unsent);
+        self.stage.set(ResponseStage::Unsent);
         self.window.set(i64::from(wire::INITIAL_WINDOW));
         self.gone.set(false);
         self.head_only.set(false);

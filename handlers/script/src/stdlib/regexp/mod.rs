@@ -10,7 +10,7 @@ mod replace;
 mod translate;
 
 use fancy_regex::{Captures, Regex, RegexBuilder, RegexInput};
-use mruby::{Tape, Value};
+use mruby::{Tape, TapeValue};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -162,13 +162,13 @@ struct Search<'a> {
     from: Option<usize>,
 }
 
-fn search<'a>(patterns: &Patterns, args: &[Value<'a>]) -> Result<Search<'a>, Fault> {
-    let bytes = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
+fn search<'a>(patterns: &Patterns, args: &[TapeValue<'a>]) -> Result<Search<'a>, Fault> {
+    let bytes = |index: usize| args.get(index).and_then(TapeValue::text).unwrap_or_default();
     let pattern = patterns.get(bytes(0))?;
     let text = std::str::from_utf8(bytes(1)).map_err(|_| {
         ("ArgumentError", String::from("invalid byte sequence in UTF-8: a Regexp needs UTF-8"))
     })?;
-    let from = usize::try_from(args.get(2).and_then(Value::int).unwrap_or_default()).ok();
+    let from = usize::try_from(args.get(2).and_then(TapeValue::int).unwrap_or_default()).ok();
     let from = from
         .filter(|from| *from <= text.len())
         .map(|from| (from..=text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(text.len()));
@@ -193,8 +193,8 @@ fn put(tape: &mut Tape, found: &Captures<'_, str>) {
 }
 
 /// `key`: returns `[groups, {name => [numbers]}]`.
-pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    match patterns.get(args.first().and_then(Value::text).unwrap_or_default()) {
+pub(super) fn check(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
+    match patterns.get(args.first().and_then(TapeValue::text).unwrap_or_default()) {
         Ok(pattern) => {
             let mut names: Vec<(&str, Vec<usize>)> = Vec::new();
             for (name, number) in &pattern.names {
@@ -218,10 +218,10 @@ pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 fn drop_answer(_: &mut Tape) {}
 
 /// `key, text, from, anchored`: returns offsets, or nil.
-pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn find(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(None) };
-        search.pattern.find(search.text, from, args.get(3) == Some(&Value::Bool(true)))
+        search.pattern.find(search.text, from, args.get(3) == Some(&TapeValue::Bool(true)))
     });
     let result = result.map(|found| match found {
         Some(found) => put(tape, &found),
@@ -231,7 +231,7 @@ pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `key, text, from`: returns whether the pattern matches.
-pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn test(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(false) };
         let input = RegexInput::new(search.text).from_pos(from);
@@ -242,7 +242,7 @@ pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `key, text, from`: returns offsets of the last match that starts at `from` or before.
-pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+pub(super) fn last(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(None) };
         let started = Instant::now();
@@ -264,8 +264,8 @@ pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `key, text, from, most`: returns `[where to continue or nil, offsets, ...]`.
-pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    let most = args.get(3).and_then(Value::int).unwrap_or(1);
+pub(super) fn all(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
+    let most = args.get(3).and_then(TapeValue::int).unwrap_or(1);
     let result = search(patterns, args).and_then(|search| {
         let mut matches = Vec::new();
         let further = match search.from {
@@ -287,9 +287,9 @@ pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 }
 
 /// `key, text, template, whether all`: returns `[new text, offsets of the last match]`, or nil without a match.
-pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    let template = args.get(2).and_then(Value::text).unwrap_or_default();
-    let all = args.get(3) == Some(&Value::Bool(true));
+pub(super) fn replace(patterns: &Patterns, args: &[TapeValue<'_>], tape: &mut Tape) {
+    let template = args.get(2).and_then(TapeValue::text).unwrap_or_default();
+    let all = args.get(3) == Some(&TapeValue::Bool(true));
     let result = search(patterns, &args[..args.len().min(2)]).and_then(|search| {
         let template = replace::Template::read(template, &search.pattern.names)?;
         let (mut out, mut copied, mut last) = (Vec::with_capacity(search.text.len() + 32), 0, None);

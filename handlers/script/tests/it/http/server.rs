@@ -2,7 +2,7 @@
 
 use crate::support::request;
 use handler::{Body, Chunk, Client, Departure, Exchange, Fields, Incoming, Response, Trace};
-use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use script::{Hops, RouteLimits, Next, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -99,9 +99,9 @@ impl Server {
         let sources: Vec<_> = handlers
             .iter()
             .enumerate()
-            .map(|(n, code)| Source { file: format!("{n}.rb").into(), code: (*code).to_owned() })
+            .map(|(n, code)| HandlerSource { file: format!("{n}.rb").into(), code: (*code).to_owned() })
             .collect();
-        let limits = Arc::new(Limits {
+        let limits = Arc::new(RouteLimits {
             request_heap: 2 << 20,
             step_time: None,
             deadline: Some(Duration::from_secs(20)),
@@ -109,13 +109,13 @@ impl Server {
             max_body: 1 << 20,
             reproxy: true,
         });
-        let route = |path: &str| Route {
+        let route = |path: &str| HandlerRoute {
             path: path.to_owned(),
             handlers: (0..sources.len()).collect(),
             limits: limits.clone(),
         };
         let routes = vec![route("/api"), route("")];
-        let plan = Plan { sources, routes, heap: 64 << 20, temp_dir: std::env::temp_dir() };
+        let plan = HandlerPlan { sources, routes, heap: 64 << 20, temp_dir: std::env::temp_dir() };
         let log = Rc::new(RefCell::new(Vec::new()));
         let log_lines = log.clone();
         let script = Script::open(

@@ -1,7 +1,7 @@
 //! Tests of the kit's classes, from Ruby on a real VM: each `.rb` file in this folder raises if a check fails.
 #![cfg(test)]
 
-use script::{Limits, Plan, Route, Script, Source};
+use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn check(name: &str, folder: &Path) {
         read("check.rb"),
         read(name)
     );
-    let limits = Limits {
+    let limits = RouteLimits {
         request_heap: 64 << 20,
         step_time: None,
         deadline: None,
@@ -27,9 +27,9 @@ fn check(name: &str, folder: &Path) {
         max_body: 0,
         reproxy: false,
     };
-    let plan = Plan {
-        sources: vec![Source { file: name.into(), code }],
-        routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+    let plan = HandlerPlan {
+        sources: vec![HandlerSource { file: name.into(), code }],
+        routes: vec![HandlerRoute { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
         heap: 128 << 20,
         temp_dir: folder.to_owned(),
     };

@@ -1,6 +1,6 @@
 //! Starts a Redis server for a test, and runs Ruby against it.
 
-use script::{Limits, Plan, Route, Script, Source};
+use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use std::cell::RefCell;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -128,8 +128,8 @@ impl Server {
         Ok(said.take())
     }
 
-    fn plan(&self, file: &str) -> Plan {
-        let limits = Limits {
+    fn plan(&self, file: &str) -> HandlerPlan {
+        let limits = RouteLimits {
             request_heap: 256 << 20,
             step_time: None,
             deadline: None,
@@ -138,8 +138,8 @@ impl Server {
             reproxy: false,
         };
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/redis");
-        let mut source = Source::read(&folder.join(file)).expect("the test is there");
-        let check = Source::read(&folder.join("check.rb")).expect("the checks are there").code;
+        let mut source = HandlerSource::read(&folder.join(file)).expect("the test is there");
+        let check = HandlerSource::read(&folder.join("check.rb")).expect("the checks are there").code;
         let check: Vec<&str> = check.lines().filter(|line| !line.starts_with('#')).collect();
         // On the first line, so that line numbers match the file.
         let given = format!(
@@ -153,9 +153,9 @@ impl Server {
             check.join(";"),
             source.code
         );
-        Plan {
+        HandlerPlan {
             sources: vec![source],
-            routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+            routes: vec![HandlerRoute { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
             heap: 512 << 20,
             temp_dir: std::env::temp_dir(),
         }

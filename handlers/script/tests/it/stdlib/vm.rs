@@ -1,6 +1,6 @@
 //! Evaluates Ruby as a handler.
 
-use script::{Limits, Plan, Route, Script, Source};
+use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// mruby.
 pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     script::version()?;
-    let limits = Limits {
+    let limits = RouteLimits {
         request_heap: 64 << 20,
         step_time: Some(Duration::from_secs(20)),
         deadline: None,
@@ -21,9 +21,9 @@ pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
         reproxy: false,
     };
     let code = format!("{code}\nlambda {{ |env| [200, {{}}, []] }}\n");
-    let plan = Plan {
-        sources: vec![Source { file: file.to_owned(), code }],
-        routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+    let plan = HandlerPlan {
+        sources: vec![HandlerSource { file: file.to_owned(), code }],
+        routes: vec![HandlerRoute { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
         heap: 128 << 20,
         temp_dir: std::env::temp_dir(),
     };

@@ -4,7 +4,7 @@
 use handler::{
     Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Trace,
 };
-use script::{Hops, Limits, Next, Observed, Plan, Route, Script, Source};
+use script::{Hops, RouteLimits, Next, Observed, HandlerPlan, HandlerRoute, Script, HandlerSource};
 use stats::{HandlerFigures, HandlersSnapshot};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -21,9 +21,9 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn open(source: Source, limits: Limits) -> Server {
-        let route = Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) };
-        let plan = Plan {
+    pub async fn open(source: HandlerSource, limits: RouteLimits) -> Server {
+        let route = HandlerRoute { path: String::new(), handlers: vec![0], limits: Arc::new(limits) };
+        let plan = HandlerPlan {
             sources: vec![source],
             routes: vec![route],
             heap: 256 << 20,

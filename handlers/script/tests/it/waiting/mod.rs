@@ -6,7 +6,7 @@
 
 use crate::support;
 
-use script::{Limits, Source};
+use script::{RouteLimits, HandlerSource};
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
@@ -25,8 +25,8 @@ struct Row {
     message: String,
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> RouteLimits {
+    RouteLimits {
         request_heap: 32 << 20,
         step_time: Some(Duration::from_secs(5)),
         // The limit for one row; a row that hangs is reported.
@@ -38,7 +38,7 @@ fn limits() -> Limits {
 }
 
 /// Tries the row with this number in a VM of its own; `None` after the last row.
-async fn row(source: &Source, number: usize) -> Option<Row> {
+async fn row(source: &HandlerSource, number: usize) -> Option<Row> {
     let server = Server::open(source.clone(), limits()).await;
     let client = Rc::new(Visitor::default());
     let named = server.get(&format!("/{number}/name"), &client).await;
@@ -107,7 +107,7 @@ fn cell(text: &str) -> String {
 fn every_construct_waits_or_raises_a_clear_error() {
     on_event_loop(async {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/waiting/constructs.rb");
-        let source = Source {
+        let source = HandlerSource {
             file: "constructs.rb".into(),
             code: std::fs::read_to_string(file).expect("it is there"),
         };

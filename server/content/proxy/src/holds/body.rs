@@ -1,6 +1,6 @@
 //! Tracks a body on a connection to an origin, and which side is next: the client, which must read, or the origin.
 
-use super::{At, Holder, Holds};
+use super::{At, HoldingClient, HeldConnections};
 use crate::pool::Connection;
 use crate::upstreams::Active;
 use handler::Failure;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// A body and its connection.
 pub(crate) struct HeldBody {
     pub(super) at: At,
-    pub(super) holder: Option<Rc<Holder>>,
+    pub(super) holder: Option<Rc<HoldingClient>>,
     pub(super) index: Cell<usize>,
     pub(super) unread: Cell<Option<Instant>>,
     /// A part has been handed over.
@@ -21,8 +21,8 @@ pub(crate) struct HeldBody {
 }
 
 /// A guard for a body's entry.
-pub(crate) struct Hold {
-    pub(super) holds: Rc<Holds>,
+pub(crate) struct BodyGuard {
+    pub(super) holds: Rc<HeldConnections>,
     pub(super) held: Rc<HeldBody>,
 }
 
@@ -43,7 +43,7 @@ impl HeldBody {
     }
 }
 
-impl Hold {
+impl BodyGuard {
     /// Returns the connection, while it is there.
     pub(crate) fn connection(&self) -> Option<Ref<'_, Connection>> {
         Ref::filter_map(self.held.connection.borrow(), |held| held.as_ref().map(|(connection, _)| connection))
@@ -82,7 +82,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for BodyGuard {
     fn drop(&mut self) {
         self.held.set_unread(false);
         let index = self.held.index.get();

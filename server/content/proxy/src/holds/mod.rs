@@ -13,7 +13,7 @@
 mod body;
 mod permit;
 
-pub(crate) use body::Hold;
+pub(crate) use body::BodyGuard;
 pub(crate) use permit::RequestPermit;
 
 use crate::pool::Connection;
@@ -49,7 +49,7 @@ const OWN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
-    static HOLDS: Rc<Holds> = Rc::default();
+    static HOLDS: Rc<HeldConnections> = Rc::default();
 }
 
 /// The destination of a request: the address of the origin's state.
@@ -57,8 +57,8 @@ pub(crate) type At = usize;
 
 /// All held connections of a thread.
 #[derive(Default)]
-pub(crate) struct Holds {
-    clients: RefCell<HashMap<*const Peer, Rc<Holder>>>,
+pub(crate) struct HeldConnections {
+    clients: RefCell<HashMap<*const Peer, Rc<HoldingClient>>>,
     asking: RefCell<Vec<Option<Asking>>>,
     /// Free indexes of `asking`.
     free: RefCell<Vec<usize>>,
@@ -67,7 +67,7 @@ pub(crate) struct Holds {
 }
 
 /// A client's connection that carries many requests.
-struct Holder {
+struct HoldingClient {
     /// Keeps the address of the peer from being reused.
     peer: Rc<Peer>,
     /// Young requests without a response.
@@ -84,11 +84,11 @@ struct Holder {
 struct Asking {
     at: Option<At>,
     since: Instant,
-    holder: Option<Rc<Holder>>,
+    holder: Option<Rc<HoldingClient>>,
     young: bool,
 }
 
-pub(crate) fn of_thread() -> Rc<Holds> {
+pub(crate) fn of_thread() -> Rc<HeldConnections> {
     HOLDS.with(Rc::clone)
 }
 
@@ -97,9 +97,9 @@ pub fn make_room() -> bool {
     HOLDS.with(|holds| holds.make_room(None))
 }
 
-impl Holds {
+impl HeldConnections {
     /// Returns a permit for a request, unless the client's connection already uses its share.
-    pub(crate) fn enter(self: &Rc<Holds>, peer: &Rc<Peer>, version: Version) -> Option<RequestPermit> {
+    pub(crate) fn enter(self: &Rc<HeldConnections>, peer: &Rc<Peer>, version: Version) -> Option<RequestPermit> {
         // HTTP/1 has one request at a time.
         if matches!(version, Version::Http10 | Version::Http11) {
             return Some(self.permit(None));
@@ -113,7 +113,7 @@ impl Holds {
     /// # Errors
     /// The client has gone meanwhile.
     pub(crate) async fn wait(
-        self: &Rc<Holds>,
+        self: &Rc<HeldConnections>,
         peer: &Rc<Peer>,
         client: &dyn Client,
     ) -> Result<RequestPermit, Failure> {
@@ -137,9 +137,9 @@ impl Holds {
         .await
     }
 
-    fn holder(&self, peer: &Rc<Peer>) -> Rc<Holder> {
+    fn holder(&self, peer: &Rc<Peer>) -> Rc<HoldingClient> {
         let new = || {
-            Rc::new(Holder {
+            Rc::new(HoldingClient {
                 peer: peer.clone(),
                 asking: Cell::new(0),
                 unread: Cell::new(0),
@@ -151,7 +151,7 @@ impl Holds {
         self.clients.borrow_mut().entry(Rc::as_ptr(peer)).or_insert_with(new).clone()
     }
 
-    fn permit(self: &Rc<Holds>, holder: Option<Rc<Holder>>) -> RequestPermit {
+    fn permit(self: &Rc<HeldConnections>, holder: Option<Rc<HoldingClient>>) -> RequestPermit {
         let young = holder.as_ref().inspect(|holder| holder.asking.update(|count| count + 1)).is_some();
         let asking = Some(Asking { at: None, since: Instant::now(), holder, young });
         let mut all = self.asking.borrow_mut();
@@ -170,11 +170,11 @@ impl Holds {
 
     /// Holds the connection of a body for `permit`'s request.
     pub(crate) fn hold(
-        self: &Rc<Holds>,
+        self: &Rc<HeldConnections>,
         permit: &RequestPermit,
         connection: Connection,
         active: Active,
-    ) -> Hold {
+    ) -> BodyGuard {
         let (at, holder) = match &self.asking.borrow()[permit.index] {
             Some(asking) => (asking.at.unwrap_or_default(), asking.holder.clone()),
             None => (0, None),
@@ -199,7 +199,7 @@ impl Holds {
         if many > FEW {
             self.look();
         }
-        Hold { holds: self.clone(), held }
+        BodyGuard { holds: self.clone(), held }
     }
 
     /// Takes connections from unread bodies at the origin `at`, which accepts no more, or at any origin if `at` is `None`. Returns whether there
@@ -243,7 +243,7 @@ impl Holds {
     }
 
     /// Starts the task that checks waiting requests and held bodies.
-    fn look(self: &Rc<Holds>) {
+    fn look(self: &Rc<HeldConnections>) {
         if self.looking.replace(true) {
             return;
         }
@@ -261,7 +261,7 @@ impl Holds {
     }
 
     /// Checks once. Returns whether there is anything left to check.
-    fn look_once(self: &Rc<Holds>) -> bool {
+    fn look_once(self: &Rc<HeldConnections>) -> bool {
         let now = Instant::now();
         let mut late: Vec<At> = Vec::new();
         for asking in self.asking.borrow_mut().iter_mut().flatten() {
@@ -281,7 +281,7 @@ impl Holds {
                 late.push(at);
             }
         }
-        let holders: Vec<Rc<Holder>> = self.clients.borrow().values().cloned().collect();
+        let holders: Vec<Rc<HoldingClient>> = self.clients.borrow().values().cloned().collect();
         let mut waiting = false;
         for holder in holders.iter().filter(|holder| !holder.waiting.borrow().is_empty()) {
             if !holder.has_room() {
@@ -303,7 +303,7 @@ impl Holds {
     }
 
     /// Admits waiting requests while there is room.
-    fn admit(self: &Rc<Holds>, holder: &Rc<Holder>) {
+    fn admit(self: &Rc<HeldConnections>, holder: &Rc<HoldingClient>) {
         while holder.has_room() {
             let Some(next) = holder.waiting.borrow_mut().pop_front() else { return };
             if !next.is_closed() {
@@ -314,7 +314,7 @@ impl Holds {
     }
 
     /// Admits other requests of a client after one has ended, or forgets the client.
-    fn released(self: &Rc<Holds>, holder: &Rc<Holder>) {
+    fn released(self: &Rc<HeldConnections>, holder: &Rc<HoldingClient>) {
         if !holder.waiting.borrow().is_empty() {
             holder.waiting.borrow_mut().retain(|waiting| !waiting.is_closed());
             self.admit(holder);
@@ -326,7 +326,7 @@ impl Holds {
     }
 }
 
-impl Holder {
+impl HoldingClient {
     fn has_room(&self) -> bool {
         self.asking.get() + self.unread.get() < if self.reduced.get() { FEW } else { OF_CLIENT }
     }

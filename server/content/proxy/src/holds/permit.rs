@@ -1,18 +1,18 @@
 //! Tracks requests without a response, and requests that wait for a permit.
 
-use super::{Asking, At, Holder, Holds};
+use super::{Asking, At, HoldingClient, HeldConnections};
 use std::rc::Rc;
 
 /// Lets a request be among those without a response, until this is dropped.
 pub(crate) struct RequestPermit {
-    pub(super) holds: Rc<Holds>,
+    pub(super) holds: Rc<HeldConnections>,
     pub(super) index: usize,
 }
 
 /// A request that waits for a permit.
 pub(super) struct Waiting<'a> {
-    pub(super) holds: &'a Rc<Holds>,
-    pub(super) holder: Rc<Holder>,
+    pub(super) holds: &'a Rc<HeldConnections>,
+    pub(super) holder: Rc<HoldingClient>,
 }
 
 impl Drop for Waiting<'_> {

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use proxy::{Balance, Config, Health, HostPolicy, Via};
+use proxy::{Balance, ProxyConfig, Health, HostPolicy, Via};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn connections_are_used_again_and_requests_say_who_asked() {
 fn settings_decide_about_host_base_and_upgrades() {
     let backend = Backend::answering(HELLO);
     let origin = format!("{}/base/", backend.origin());
-    let front = Front::start(Config {
+    let front = Front::start(ProxyConfig {
         host: HostPolicy::Client,
         forwarded: false,
         via: Via::Off,
@@ -284,7 +284,7 @@ fn another_origin_is_tried_when_one_cannot_be_reached() {
     }
     let counts = front.upstreams.counts();
     assert_eq!((counts[0].failures, counts[0].available, counts[1].requests), (3, false, 6));
-    let front = Front::start(Config { retries: 0, ..config(&origins) });
+    let front = Front::start(ProxyConfig { retries: 0, ..config(&origins) });
     assert_eq!(front.connect().get("/").status, 502);
     assert!(front.has_noted("cannot connect"), "{:?}", front.log);
     let front = Front::start(config(&[format!("http://{down}"), "unix:/nonexistent/x.sock".into()]));
@@ -341,7 +341,7 @@ fn clients_that_go_take_their_requests_along() {
         c.rest();
         tell.lock().unwrap().send(true).unwrap();
     });
-    let front = Front::start(Config { read_timeout: Duration::from_secs(60), ..config(&[backend.origin()]) });
+    let front = Front::start(ProxyConfig { read_timeout: Duration::from_secs(60), ..config(&[backend.origin()]) });
     for path in ["/wait", "/stream"] {
         let mut client = front.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -400,7 +400,7 @@ fn websockets_pass_through() {
     front.eventually("the tunnel is over", |f| f.upstreams.counts()[0].active == 0);
     let refused = front.connect().get("/ws");
     assert_eq!((refused.status, refused.field("upgrade")), (426, Some("websocket")));
-    let front = Front::start(Config { websocket: false, ..config(&[backend.origin()]) });
+    let front = Front::start(ProxyConfig { websocket: false, ..config(&[backend.origin()]) });
     assert_eq!(front.connect().send(upgrade).read().status, 426);
 }
 
@@ -462,7 +462,7 @@ fn requests_are_spread() {
         }
     });
     let origins = [slow.origin(), one.origin()];
-    let front = Front::start(Config { balance: Balance::LeastConnections, ..config(&origins) });
+    let front = Front::start(ProxyConfig { balance: Balance::LeastConnections, ..config(&origins) });
     let (mut first, mut second) = (front.connect(), front.connect());
     first.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
     front.eventually("it is under way", |f| f.upstreams.counts()[0].active == 1);
@@ -484,7 +484,7 @@ fn health_checks_take_origins_out_and_back() {
     let interval = Duration::from_millis(30);
     let health =
         Health { path: "/up?x".into(), interval, timeout: Duration::from_secs(2), healthy: 2, unhealthy: 2 };
-    let front = Front::start(Config { health: Some(health), ..config(&[backend.origin()]) });
+    let front = Front::start(ProxyConfig { health: Some(health), ..config(&[backend.origin()]) });
     assert_eq!(front.connect().get("/").status, 200);
     well.store(false, Ordering::SeqCst);
     front.eventually("it is out", |f| !f.upstreams.counts()[0].available);
@@ -516,7 +516,7 @@ fn idle_connections_are_bounded_when_the_rush_is_over() {
         }
         counting.fetch_sub(1, Ordering::SeqCst);
     });
-    let front = Front::start(Config { max_idle: 1, ..config(&[backend.origin()]) });
+    let front = Front::start(ProxyConfig { max_idle: 1, ..config(&[backend.origin()]) });
     for _ in 0..2 {
         let mut clients: Vec<_> = (0..3).map(|_| front.connect()).collect();
         for client in &mut clients {

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use proxy::{Config, Upstreams};
+use proxy::{ProxyConfig, Upstreams};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -129,7 +129,7 @@ fn serve(mut stream: Stream) {
 #[test]
 fn encrypted_origins() {
     let secure = Secure::start("whole");
-    let front = Front::start(Config { tls_ca: Some(secure.ca.clone()), ..config(&[secure.origin()]) });
+    let front = Front::start(ProxyConfig { tls_ca: Some(secure.ca.clone()), ..config(&[secure.origin()]) });
     let mut client = front.connect();
     assert_eq!(client.get("/").text(), "http/1.1 localhost");
     let big = client.get("/big");
@@ -150,7 +150,7 @@ fn encrypted_origins() {
 #[test]
 fn encrypted_tunnels() {
     let secure = Secure::start("tunnel");
-    let front = Front::start(Config { tls_verify: false, ..config(&[secure.origin()]) });
+    let front = Front::start(ProxyConfig { tls_verify: false, ..config(&[secure.origin()]) });
     let mut client = front.connect();
     client.send("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert_eq!(client.read_head().status, 101);
@@ -169,20 +169,20 @@ fn encrypted_tunnels() {
 #[test]
 fn certificates_are_verified() {
     let (secure, other) = (Secure::start("verified"), Secure::start("other"));
-    let front = Front::start(Config { tls_ca: Some(other.ca.clone()), ..config(&[secure.origin()]) });
+    let front = Front::start(ProxyConfig { tls_ca: Some(other.ca.clone()), ..config(&[secure.origin()]) });
     assert_eq!(front.connect().get("/").status, 502);
     assert!(front.has_noted("certificate"), "{:?}", front.log);
     let by_address = format!("https://{}", secure.address);
     let front =
-        Front::start(Config { tls_ca: Some(secure.ca.clone()), ..config(std::slice::from_ref(&by_address)) });
+        Front::start(ProxyConfig { tls_ca: Some(secure.ca.clone()), ..config(std::slice::from_ref(&by_address)) });
     assert_eq!(front.connect().get("/").status, 502, "it is not that name's certificate");
-    let front = Front::start(Config { tls_verify: false, ..config(&[by_address]) });
+    let front = Front::start(ProxyConfig { tls_verify: false, ..config(&[by_address]) });
     assert_eq!(front.connect().get("/").status, 200);
     let plain = support::Backend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let front = Front::start(Config { tls_verify: false, ..config(&[format!("https://{}", plain.address)]) });
+    let front = Front::start(ProxyConfig { tls_verify: false, ..config(&[format!("https://{}", plain.address)]) });
     let status = front.connect().get("/").status;
     assert!(matches!(status, 502 | 504), "a server that does not speak TLS: {status}");
-    let wrong = Config { tls_ca: Some(std::env::current_exe().unwrap()), ..config(&[secure.origin()]) };
+    let wrong = ProxyConfig { tls_ca: Some(std::env::current_exe().unwrap()), ..config(&[secure.origin()]) };
     assert!(Upstreams::new(wrong).err().unwrap().contains("PEM file"));
     std::fs::remove_file(&secure.ca).unwrap();
     std::fs::remove_file(&other.ca).unwrap();

@@ -7,7 +7,7 @@ use super::compression_cache::CompressionCache;
 use super::document::Document;
 use super::presentation::{FileOptions, Presentation, VersionFields};
 use super::requested::{RequestedRepresentation, preferences};
-use super::store::{Lookup, MAX_IN_MEMORY, Store};
+use super::store::{Lookup, MAX_IN_MEMORY, FileStore};
 use handler::{Body, Fields, FileRegion, Request, Response};
 use representation::byteranges;
 use representation::coding::Coding;
@@ -20,7 +20,7 @@ pub(crate) struct Changed;
 
 #[derive(Debug)]
 pub(crate) struct Responder {
-    pub store: Store,
+    pub store: FileStore,
     pub compressed: CompressionCache,
     pub options: FileOptions,
 }

@@ -28,7 +28,7 @@ const HOT_WITHIN: Duration = Duration::from_millis(2);
 
 /// The limits of a store.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct CacheBounds {
     /// The most files kept open.
     pub files: usize,
     /// The most bytes of files kept in memory.
@@ -50,7 +50,7 @@ pub(crate) enum Lookup {
 }
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct FileStore {
     pub root: Root,
     generation: Cell<u64>,
     watches: RefCell<Watches>,
@@ -71,9 +71,9 @@ impl Weighter<u64, Rc<Kept>> for ByLength {
     }
 }
 
-impl Store {
-    pub(crate) fn new(root: Root, bounds: Bounds) -> Store {
-        Store {
+impl FileStore {
+    pub(crate) fn new(root: Root, bounds: CacheBounds) -> FileStore {
+        FileStore {
             watches: RefCell::new(Watches::new(root.path(), Instant::now())),
             root,
             generation: Cell::new(0),
@@ -215,9 +215,9 @@ mod tests {
     use super::*;
 
     /// Returns a folder with the file `new`, just written, and a store that has looked it up.
-    fn with_a_new_file(now: Instant) -> (tempfile::TempDir, Store, Rc<Document>) {
+    fn with_a_new_file(now: Instant) -> (tempfile::TempDir, FileStore, Rc<Document>) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
+        let store = FileStore::new(Root::new(dir.path().to_owned()), CacheBounds { files: 8, bytes: 1 << 20 });
         std::fs::write(dir.path().join("new"), "first").unwrap();
         store.refresh(now);
         let Lookup::File(document) = store.find("new", now, SystemTime::now()) else { panic!("it is there") };

@@ -24,7 +24,7 @@ use crate::files::path::first_name;
 use crate::files::presentation::{FileOptions, Presentation};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
-use crate::files::store::{Bounds, Lookup, Store};
+use crate::files::store::{CacheBounds, Lookup, FileStore};
 use crate::media_type;
 use app_files::{FileMiddleware, Mount};
 use handler::{Request, Response};
@@ -70,9 +70,9 @@ pub struct PublicFile {
 
 impl PublicFiles {
     /// Creates the files from an app's description. Directories need not exist yet.
-    pub fn new(files: &AppFiles, bounds: Bounds) -> PublicFiles {
+    pub fn new(files: &AppFiles, bounds: CacheBounds) -> PublicFiles {
         let share = files.roots().count().max(1);
-        let bounds = Bounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
+        let bounds = CacheBounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
         let rule = |part: &FileMiddleware| match part {
             FileMiddleware::Rule(rule) => {
                 Some(Rc::new(Served::new(FileRule::clone(rule), files.types.clone(), bounds)))
@@ -120,14 +120,14 @@ impl PublicFiles {
 }
 
 impl Served {
-    fn new(rule: FileRule, types: Arc<Types>, bounds: Bounds) -> Served {
+    fn new(rule: FileRule, types: Arc<Types>, bounds: CacheBounds) -> Served {
         let options = FileOptions {
             charset: rule.charset.clone(),
             compat: false,
             compress: true,
             precompressed: rule.codings.clone(),
         };
-        let store = Store::new(Root::with_names(rule.root.clone()).following(), bounds);
+        let store = FileStore::new(Root::with_names(rule.root.clone()).following(), bounds);
         let compressed = CompressionCache::new(bounds.bytes / 2, COMPRESS_FROM);
         Served {
             rule,
@@ -198,7 +198,7 @@ mod tests {
     use handler::testing::request;
     use std::path::Path;
 
-    const BOUNDS: Bounds = Bounds { files: 16, bytes: 1 << 20 };
+    const BOUNDS: CacheBounds = CacheBounds { files: 16, bytes: 1 << 20 };
 
     /// The files of a directory that an operator has named.
     fn asked(dir: &Path) -> PublicFiles {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::walk::{FileKind, FileTree, StepResult, look};
-use super::{Origin, RequestView, RuleKind, RuleRef, Rules, Step};
+use super::{ProxyOrigin, RequestView, RuleKind, RuleRef, Rules, RuleStep};
 
 /// The steps tried for a request and the result, as text.
 #[derive(Debug, Clone)]
@@ -148,14 +148,14 @@ impl Explanation {
         rules: &Rules,
         request: &RequestView<'_>,
         tree: &dyn FileTree,
-        step: &Step,
+        step: &RuleStep,
         found: StepResult,
     ) -> Option<String> {
         let subject = subject(rules, request.path, step);
         let mut file = None;
         let (outcome, response) = match found {
             StepResult::File(path) => {
-                let own = matches!(step, Step::File { path: request, .. } | Step::Target { path: request, .. } if *request == path);
+                let own = matches!(step, RuleStep::File { path: request, .. } | RuleStep::Target { path: request, .. } if *request == path);
                 let outcome =
                     if own { "found".to_owned() } else { format!("found, with {}", printable(&path)) };
                 let response = format!("200, the file {}", printable(&path));
@@ -172,7 +172,7 @@ impl Explanation {
             }
             StepResult::Forbidden => ("found, without an index file".to_owned(), "403".to_owned()),
             StepResult::Proxy(id) => {
-                let host = |origin: &Origin| {
+                let host = |origin: &ProxyOrigin| {
                     origin
                         .url
                         .strip_suffix(&*origin.base)
@@ -188,7 +188,7 @@ impl Explanation {
             }
             StepResult::Redirect(id) => {
                 let captures = match step {
-                    Step::Redirect { captures, .. } => captures.as_slice(),
+                    RuleStep::Redirect { captures, .. } => captures.as_slice(),
                     _ => &[],
                 };
                 let redirect = rules.redirect(id, captures, request);
@@ -241,7 +241,7 @@ fn cite(rules: &Rules, from: RuleRef) -> String {
 }
 
 /// Describes the target of a step, and its rule.
-fn subject(rules: &Rules, path: &str, step: &Step) -> String {
+fn subject(rules: &Rules, path: &str, step: &RuleStep) -> String {
     let from = step.rule();
     let by = match from.kind {
         RuleKind::Path | RuleKind::End => String::new(),
@@ -253,30 +253,30 @@ fn subject(rules: &Rules, path: &str, step: &Step) -> String {
         keyed("routes", route.map_or("", |route| &route.key))
     };
     match step {
-        Step::File { path, .. } => format!("the file {}{by}", printable(path)),
-        Step::Directory { path, .. } => format!("the directory {}{by}", printable(path)),
-        Step::Proxy { id, .. } => keyed("proxies", &rules.proxies[*id].prefix),
-        Step::Redirect { id, .. } => keyed("redirects", &rules.redirects[*id].key),
-        Step::Target { path, .. } => format!("{}: its target {}", route(), printable(path)),
-        Step::Missing { .. } if from.kind == RuleKind::Route => route(),
-        Step::Missing { .. } if from.kind == RuleKind::End => "proxies, redirects, routes".to_owned(),
-        Step::Missing { .. } => cite(rules, from),
+        RuleStep::File { path, .. } => format!("the file {}{by}", printable(path)),
+        RuleStep::Directory { path, .. } => format!("the directory {}{by}", printable(path)),
+        RuleStep::Proxy { id, .. } => keyed("proxies", &rules.proxies[*id].prefix),
+        RuleStep::Redirect { id, .. } => keyed("redirects", &rules.redirects[*id].key),
+        RuleStep::Target { path, .. } => format!("{}: its target {}", route(), printable(path)),
+        RuleStep::Missing { .. } if from.kind == RuleKind::Route => route(),
+        RuleStep::Missing { .. } if from.kind == RuleKind::End => "proxies, redirects, routes".to_owned(),
+        RuleStep::Missing { .. } => cite(rules, from),
     }
 }
 
-fn absent(step: &Step, tree: &dyn FileTree) -> &'static str {
+fn absent(step: &RuleStep, tree: &dyn FileTree) -> &'static str {
     match step {
-        Step::Directory { path, .. } if tree.kind(path) == FileKind::Directory => {
+        RuleStep::Directory { path, .. } if tree.kind(path) == FileKind::Directory => {
             "found, but it has no index file"
         }
-        Step::File { path, .. } | Step::Target { path, .. } if tree.kind(path) == FileKind::Directory => {
+        RuleStep::File { path, .. } | RuleStep::Target { path, .. } if tree.kind(path) == FileKind::Directory => {
             "it is a directory, not a file"
         }
         _ => "not found",
     }
 }
 
-fn missing_reason(step: &Step) -> &'static str {
+fn missing_reason(step: &RuleStep) -> &'static str {
     match step.rule().kind {
         RuleKind::Route => "the path matches, but the target does not exist",
         RuleKind::CleanUrls => {

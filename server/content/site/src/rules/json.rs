@@ -5,7 +5,7 @@
 use jsonc_parser::{ParseOptions, ast, common::Ranged};
 
 use super::nearest::nearest;
-use super::source::{Mistake, Source, SourceSpan};
+use super::source::{RuleMistake, Source, SourceSpan};
 
 /// The deepest nesting; rules need five levels.
 const MAX_DEPTH: usize = 32;
@@ -53,7 +53,7 @@ impl Value {
 }
 
 /// Parses `source`, which must be an object.
-pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
+pub(super) fn parse(source: &Source) -> Result<Vec<Member>, RuleMistake> {
     let text = source.text.as_str();
     let refused = |start: usize, end: usize, why: &str| Err(source.mistake(source.span(start, end), why));
     if text.len() > MAX_LENGTH {
@@ -102,7 +102,7 @@ fn strict() -> ParseOptions {
 }
 
 /// Refuses control characters, non-JSON whitespace and deep nesting before any recursion.
-fn precheck(source: &Source) -> Result<(), Mistake> {
+fn precheck(source: &Source) -> Result<(), RuleMistake> {
     let mut depth = 0usize;
     let (mut inside, mut escaped) = (false, false);
     for (at, c) in source.text.char_indices() {

@@ -3,11 +3,11 @@
 use super::glob::Glob;
 use super::source::SourceSpan;
 use super::walk::{StepResult, walk};
-use super::{FileKind, FileTree, Note, ProxyRule, Route, Rules, Step};
+use super::{FileKind, FileTree, RuleNote, ProxyRule, Route, Rules, RuleStep};
 
 /// Returns the entries of `rules` that have no effect, given the site's files, in file order. Notes of [`Rules::parse`] (unknown keys, duplicates,
 /// unset variables, keys that match no path) are not repeated.
-pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<Note> {
+pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<RuleNote> {
     let mut lint = Lint { rules, tree, notes: Vec::new() };
     if lint.root() {
         lint.error_page();
@@ -16,21 +16,21 @@ pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<Note> {
     }
     lint.proxies();
     lint.headers();
-    lint.notes.sort_by_key(Note::line);
+    lint.notes.sort_by_key(RuleNote::line);
     lint.notes
 }
 
 struct Lint<'a> {
     rules: &'a Rules,
     tree: &'a dyn FileTree,
-    notes: Vec<Note>,
+    notes: Vec<RuleNote>,
 }
 
 impl Lint<'_> {
     fn note(&mut self, at: SourceSpan, text: String) {
         self.notes.push(match &self.rules.source {
             Some(source) if at.line > 0 => source.note(at, text),
-            _ => Note::general(self.rules.name(), text),
+            _ => RuleNote::general(self.rules.name(), text),
         });
     }
 
@@ -145,8 +145,8 @@ impl Lint<'_> {
             StepResult::File(file) => Some(format!("the file {file} comes first")),
             StepResult::Listing(folder) => Some(format!("the directory {folder} comes first")),
             StepResult::Move(_) | StepResult::Forbidden => match step {
-                Step::File { path, .. } => Some(format!("the file {path} comes first")),
-                Step::Directory { path, .. } => Some(format!("the directory {path} comes first")),
+                RuleStep::File { path, .. } => Some(format!("the file {path} comes first")),
+                RuleStep::Directory { path, .. } => Some(format!("the directory {path} comes first")),
                 _ => None,
             },
             StepResult::Proxy(proxy) => {

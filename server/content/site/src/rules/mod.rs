@@ -36,10 +36,10 @@ mod walk;
 pub use basic_auth::BasicAuth;
 pub use explain::{Explanation, explain};
 pub use lint::lint;
-pub use proxy::{Origin, OriginScheme, ProxyRule};
+pub use proxy::{OriginScheme, ProxyOrigin, ProxyRule};
 pub use request_view::{Redirect, RequestView};
-pub use source::{Mistake, Note};
-pub use step::{FileAction, RuleKind, RuleRef, Step, Steps};
+pub use source::{RuleMistake, RuleNote};
+pub use step::{FileAction, RuleKind, RuleRef, RuleStep, RuleSteps};
 pub use walk::{FileKind, FileTree};
 
 use std::collections::HashMap;
@@ -141,7 +141,7 @@ struct HeaderRule {
 pub struct Parsed {
     pub rules: Rules,
     /// Warnings about valid but probably unintended entries: unknown keys, unset variables, …
-    pub notes: Vec<Note>,
+    pub notes: Vec<RuleNote>,
 }
 
 impl Rules {
@@ -195,7 +195,7 @@ impl Rules {
         name: &str,
         text: &str,
         variables: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Parsed, Vec<Mistake>> {
+    ) -> Result<Parsed, Vec<RuleMistake>> {
         parse::parse(Source::new(name, text), variables)
     }
 
@@ -275,7 +275,7 @@ impl Rules {
         self.basic_auth.as_ref()
     }
 
-    /// `proxies` in file order; [`Step::Proxy`] refers to them by index.
+    /// `proxies` in file order; [`RuleStep::Proxy`] refers to them by index.
     pub fn proxies(&self) -> &[ProxyRule] {
         &self.proxies
     }
@@ -296,7 +296,7 @@ impl Rules {
     }
 
     /// Returns the steps for `path`, in order.
-    pub fn steps(&self, path: &str) -> Steps {
+    pub fn steps(&self, path: &str) -> RuleSteps {
         step::steps(self, path)
     }
 
@@ -320,7 +320,7 @@ impl Rules {
         fields
     }
 
-    /// Returns the redirect of [`Step::Redirect`] for this request.
+    /// Returns the redirect of [`RuleStep::Redirect`] for this request.
     ///
     /// # Panics
     /// If `id` is not from these rules.

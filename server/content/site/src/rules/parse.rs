@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::json::{self, Member, Node, Value};
 use super::read::Reader;
-use super::source::{Mistake, Source};
+use super::source::{RuleMistake, Source};
 use super::variables::Variables;
 use super::{BasicAuth, Parsed, Rules, TrailingSlash, lists, proxy_options};
 
@@ -50,7 +50,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 const ERROR_LEVELS: [&str; 8] = ["debug", "info", "notice", "warn", "error", "crit", "alert", "emerg"];
 
 /// Parses a whole file.
-pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, Vec<Mistake>> {
+pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, Vec<RuleMistake>> {
     let members = json::parse(&source).map_err(|mistake| vec![mistake])?;
     let mut reader =
         Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
@@ -278,11 +278,11 @@ fn from_environment(
     rules.worker_connections = rules.worker_connections.or(connections);
     let name = reader.source.name.clone();
     match (&user, &password) {
-        (Some(_), None) => reader.notes.push(super::Note::general(
+        (Some(_), None) => reader.notes.push(super::RuleNote::general(
             &name,
             "BASIC_AUTH_USERNAME is set but BASIC_AUTH_PASSWORD is not: a password is required, and only the htpasswd file's users are accepted",
         )),
-        (None, Some(_)) => reader.notes.push(super::Note::general(
+        (None, Some(_)) => reader.notes.push(super::RuleNote::general(
             &name,
             "BASIC_AUTH_PASSWORD is set but BASIC_AUTH_USERNAME is not: it has no effect",
         )),

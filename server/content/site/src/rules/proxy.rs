@@ -17,7 +17,7 @@ pub struct ProxyRule {
     /// The position of the key.
     pub(super) at: SourceSpan,
     /// The origins; at least one, all with the same base path.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<ProxyOrigin>,
     pub balance: Balance,
     /// The longest time to connect.
     pub connect_timeout: Duration,
@@ -46,7 +46,7 @@ pub struct ProxyRule {
 
 /// One origin, with variables substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct ProxyOrigin {
     /// The complete URL: `http://…`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
     pub url: String,
     pub scheme: OriginScheme,
@@ -200,12 +200,12 @@ fn dots(mut segment: &[u8]) -> usize {
     if count > 2 { 0 } else { count }
 }
 
-impl Origin {
+impl ProxyOrigin {
     /// Parses an origin. Without `compat`, a bare `host:port` means `http://`.
     ///
     /// # Errors
     /// Describes the mistake.
-    pub(super) fn parse(text: &str, compat: bool) -> Result<Origin, String> {
+    pub(super) fn parse(text: &str, compat: bool) -> Result<ProxyOrigin, String> {
         const EXPECTED: &str = "expected a URL such as \"http://localhost:3000\"";
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
@@ -213,7 +213,7 @@ impl Origin {
             ));
         }
         if let Some(path) = text.strip_prefix("unix:").filter(|_| !compat) {
-            return Origin::unix(text, path);
+            return ProxyOrigin::unix(text, path);
         }
         let lower = text.to_ascii_lowercase();
         let (scheme, rest) = if lower.starts_with("http://") {
@@ -237,10 +237,10 @@ impl Origin {
         let (host, port) = authority_parts(authority).ok_or_else(|| format!("{EXPECTED}, found {text:?}"))?;
         let base = path.trim_end_matches('/').to_owned();
         let word = if scheme == OriginScheme::Https { "https" } else { "http" };
-        Ok(Origin { url: format!("{word}://{authority}{base}"), scheme, host, port, base })
+        Ok(ProxyOrigin { url: format!("{word}://{authority}{base}"), scheme, host, port, base })
     }
 
-    fn unix(text: &str, path: &str) -> Result<Origin, String> {
+    fn unix(text: &str, path: &str) -> Result<ProxyOrigin, String> {
         let (socket, base) = path.split_once(':').unwrap_or((path, ""));
         if !socket.starts_with('/') || !(base.is_empty() || base.starts_with('/')) {
             return Err(format!(
@@ -250,7 +250,7 @@ impl Origin {
         let base = base.trim_end_matches('/').to_owned();
         let colon = if base.is_empty() { "" } else { ":" };
         let url = format!("unix:{socket}{colon}{base}");
-        Ok(Origin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
+        Ok(ProxyOrigin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
     }
 
     /// Returns the part of a `Location` after this origin's base path; `None` if it leads elsewhere. The scheme is ignored.

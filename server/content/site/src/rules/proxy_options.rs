@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::json::{Member, Node, Value};
-use super::proxy::{Origin, ProxyRule};
+use super::proxy::{ProxyOrigin, ProxyRule};
 use super::read::Reader;
 use handler::proxying::{Balance, Health, HostPolicy, Via};
 
@@ -115,17 +115,17 @@ fn set<T>(target: &mut T, value: Option<T>) {
     }
 }
 
-fn origins(reader: &mut Reader<'_>, key: &str, node: &Node) -> Vec<Origin> {
+fn origins(reader: &mut Reader<'_>, key: &str, node: &Node) -> Vec<ProxyOrigin> {
     let nodes = match &node.value {
         Value::Array(nodes) if !reader.compat && !nodes.is_empty() => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
-    let mut origins: Vec<Origin> = Vec::new();
+    let mut origins: Vec<ProxyOrigin> = Vec::new();
     for node in nodes {
         let Some(text) = reader.filled_text(key, node, "a URL such as \"http://localhost:3000\"") else {
             continue;
         };
-        match Origin::parse(&text, reader.compat) {
+        match ProxyOrigin::parse(&text, reader.compat) {
             Ok(origin) if origins.first().is_some_and(|first| first.base != origin.base) => {
                 reader.mistake(
                     node.at,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::json::{Member, Node, Value};
 use super::nearest::nearest;
-use super::source::{Mistake, Note, Source, SourceSpan};
+use super::source::{RuleMistake, RuleNote, Source, SourceSpan};
 use super::variables::{Filled, Variables, fill};
 use text::percent::pair;
 
@@ -13,8 +13,8 @@ pub(super) struct Reader<'a> {
     pub source: &'a Source,
     pub variables: Variables<'a>,
     pub compat: bool,
-    pub mistakes: Vec<Mistake>,
-    pub notes: Vec<Note>,
+    pub mistakes: Vec<RuleMistake>,
+    pub notes: Vec<RuleNote>,
 }
 
 /// The most mistakes, and the most notes: more are of no use, and each shows a line that may be long.

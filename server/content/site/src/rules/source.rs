@@ -26,11 +26,11 @@ pub(super) struct SourceSpan {
 
 /// An error: the file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake(Message);
+pub struct RuleMistake(Message);
 
 /// A warning: valid but probably unintended; the file can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note(Message);
+pub struct RuleNote(Message);
 
 /// The text of a message, and the part of the file it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +63,12 @@ impl Source {
         SourceSpan { start, end: floor(&self.text, end).max(start), line }
     }
 
-    pub fn mistake(&self, at: SourceSpan, text: impl Into<String>) -> Mistake {
-        Mistake(self.message(at, text.into()))
+    pub fn mistake(&self, at: SourceSpan, text: impl Into<String>) -> RuleMistake {
+        RuleMistake(self.message(at, text.into()))
     }
 
-    pub fn note(&self, at: SourceSpan, text: impl Into<String>) -> Note {
-        Note(self.message(at, text.into()))
+    pub fn note(&self, at: SourceSpan, text: impl Into<String>) -> RuleNote {
+        RuleNote(self.message(at, text.into()))
     }
 
     fn message(&self, at: SourceSpan, text: String) -> Message {
@@ -90,10 +90,10 @@ impl Source {
     }
 }
 
-impl Note {
+impl RuleNote {
     /// Creates a warning about the environment rather than a position in the file.
-    pub(super) fn general(name: &str, text: impl Into<String>) -> Note {
-        Note(Message { name: name.to_owned(), text: one_line(&text.into()), excerpt: None })
+    pub(super) fn general(name: &str, text: impl Into<String>) -> RuleNote {
+        RuleNote(Message { name: name.to_owned(), text: one_line(&text.into()), excerpt: None })
     }
 
     /// The line that the note refers to, from 1.
@@ -107,7 +107,7 @@ impl Note {
     }
 }
 
-impl Mistake {
+impl RuleMistake {
     /// The line that the mistake refers to, from 1.
     pub fn line(&self) -> Option<u32> {
         self.0.excerpt.as_ref().map(|excerpt| excerpt.line)
@@ -155,19 +155,19 @@ impl fmt::Display for Message {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for RuleMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for RuleNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for RuleMistake {}
 
 #[cfg(test)]
 mod tests {

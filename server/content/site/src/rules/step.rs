@@ -5,12 +5,12 @@ use std::fmt;
 use super::source::SourceSpan;
 use super::{Route, Rules, TrailingSlash};
 
-/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies ([`Step::Proxy`], [`Step::Redirect`]
-/// or [`Step::Missing`]).
-pub type Steps = Vec<Step>;
+/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies ([`RuleStep::Proxy`], [`RuleStep::Redirect`]
+/// or [`RuleStep::Missing`]).
+pub type RuleSteps = Vec<RuleStep>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RuleStep {
     /// The regular file `path`, if it exists.
     File {
         /// Below the root; begins with `/`, never ends with it.
@@ -109,27 +109,27 @@ impl RuleRef {
     }
 }
 
-impl Step {
+impl RuleStep {
     pub fn rule(&self) -> RuleRef {
         match self {
-            Step::File { rule, .. }
-            | Step::Directory { rule, .. }
-            | Step::Proxy { rule, .. }
-            | Step::Redirect { rule, .. }
-            | Step::Target { rule, .. }
-            | Step::Missing { rule } => *rule,
+            RuleStep::File { rule, .. }
+            | RuleStep::Directory { rule, .. }
+            | RuleStep::Proxy { rule, .. }
+            | RuleStep::Redirect { rule, .. }
+            | RuleStep::Target { rule, .. }
+            | RuleStep::Missing { rule } => *rule,
         }
     }
 }
 
 /// Returns the steps for `path`, in order.
-pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
-    let mut steps = Steps::with_capacity(5);
+pub(super) fn steps(rules: &Rules, path: &str) -> RuleSteps {
+    let mut steps = RuleSteps::with_capacity(5);
     if rules.clean_urls && path.ends_with(".html") {
         let rule = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
         let action = FileAction::Serve;
-        steps.push(Step::File { path: path.to_owned(), action, rule: RuleRef::unwritten(RuleKind::Path) });
-        steps.push(Step::Missing { rule });
+        steps.push(RuleStep::File { path: path.to_owned(), action, rule: RuleRef::unwritten(RuleKind::Path) });
+        steps.push(RuleStep::Missing { rule });
         return steps;
     }
     let route = rules.routes.iter().find(|route| route.glob.matches(path));
@@ -138,19 +138,19 @@ pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
     match (last, route) {
         (Some(last), _) => steps.push(last),
         (None, Some(route)) => target(route, &mut steps),
-        (None, None) => steps.push(Step::Missing { rule: RuleRef::unwritten(RuleKind::End) }),
+        (None, None) => steps.push(RuleStep::Missing { rule: RuleRef::unwritten(RuleKind::End) }),
     }
     steps
 }
 
 /// Adds the files that a path may name, in the order given by `clean_urls` and `trailing_slash`.
-fn files(rules: &Rules, path: &str, directories: bool, steps: &mut Steps) {
+fn files(rules: &Rules, path: &str, directories: bool, steps: &mut RuleSteps) {
     let named = RuleRef::unwritten(RuleKind::Path);
     let clean = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
     let slash = RuleRef::at(RuleKind::TrailingSlash, rules.spans.trailing_slash);
     let bare = path.trim_end_matches('/');
-    let file = |path: String, action, rule| Step::File { path, action, rule };
-    let directory = |action, rule| Step::Directory {
+    let file = |path: String, action, rule| RuleStep::File { path, action, rule };
+    let directory = |action, rule| RuleStep::Directory {
         path: if bare.is_empty() { "/".to_owned() } else { bare.to_owned() },
         action,
         forbidden: rules.compat,
@@ -192,16 +192,16 @@ fn files(rules: &Rules, path: &str, directories: bool, steps: &mut Steps) {
     }
 }
 
-fn proxy(rules: &Rules, path: &str) -> Option<Step> {
+fn proxy(rules: &Rules, path: &str) -> Option<RuleStep> {
     let id = *rules.proxy_order.iter().find(|&&id| rules.proxies[id].matches(path, rules.compat))?;
-    Some(Step::Proxy { id, rule: RuleRef::at(RuleKind::Proxy, rules.proxies[id].at) })
+    Some(RuleStep::Proxy { id, rule: RuleRef::at(RuleKind::Proxy, rules.proxies[id].at) })
 }
 
 /// Returns the redirect for exactly that path, else the first matching glob in file order.
-fn redirect(rules: &Rules, path: &str) -> Option<Step> {
+fn redirect(rules: &Rules, path: &str) -> Option<RuleStep> {
     let found = |id: usize, captures| {
         let rule = RuleRef::at(RuleKind::Redirect, rules.redirects[id].at);
-        Some(Step::Redirect { id, captures, rule })
+        Some(RuleStep::Redirect { id, captures, rule })
     };
     if let Some(&id) = rules.exact_redirects.get(path) {
         return found(id, Vec::new());
@@ -209,10 +209,10 @@ fn redirect(rules: &Rules, path: &str) -> Option<Step> {
     rules.redirects.iter().enumerate().find_map(|(id, rule)| found(id, rule.glob.as_ref()?.captures(path)?))
 }
 
-fn target(route: &Route, steps: &mut Steps) {
+fn target(route: &Route, steps: &mut RuleSteps) {
     let rule = RuleRef::at(RuleKind::Route, route.at);
     if !route.target.ends_with('/') {
-        steps.push(Step::Target { path: route.target.clone(), rule });
+        steps.push(RuleStep::Target { path: route.target.clone(), rule });
     }
-    steps.push(Step::Missing { rule });
+    steps.push(RuleStep::Missing { rule });
 }

@@ -77,7 +77,7 @@ impl Site {
             (StepResult::Proxy(id), _) => {
                 format!("proxy {id} {}", String::from_utf8(rules.upstream_target(id, &request)).unwrap())
             }
-            (StepResult::Redirect(id), super::Step::Redirect { captures, .. }) => {
+            (StepResult::Redirect(id), super::RuleStep::Redirect { captures, .. }) => {
                 let redirect = rules.redirect(id, &captures, &request);
                 format!("redirect {} {}", redirect.status, String::from_utf8(redirect.location).unwrap())
             }

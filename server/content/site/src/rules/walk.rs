@@ -1,6 +1,6 @@
 //! Follows steps through the files of a site like the file engine does, but only to describe the result.
 
-use super::{FileAction, Rules, Step};
+use super::{FileAction, Rules, RuleStep};
 
 /// A site's files, as the rules see them.
 pub trait FileTree {
@@ -37,19 +37,19 @@ pub(super) enum StepResult {
 }
 
 /// Returns the result of a step; `None` if the next one has to be tried.
-pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<StepResult> {
+pub(super) fn look(rules: &Rules, step: &RuleStep, tree: &dyn FileTree) -> Option<StepResult> {
     let moved = |action: &FileAction, found: StepResult| match action {
         FileAction::Serve => found,
         FileAction::MoveTo(path) => StepResult::Move(path.clone()),
     };
     match step {
-        Step::File { path, action, .. } => {
+        RuleStep::File { path, action, .. } => {
             (tree.kind(path) == FileKind::File).then(|| moved(action, StepResult::File(path.clone())))
         }
-        Step::Target { path, .. } => {
+        RuleStep::Target { path, .. } => {
             (tree.kind(path) == FileKind::File).then(|| StepResult::File(path.clone()))
         }
-        Step::Directory { path, action, forbidden, .. } => {
+        RuleStep::Directory { path, action, forbidden, .. } => {
             if tree.kind(path) != FileKind::Directory {
                 return None;
             }
@@ -61,9 +61,9 @@ pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<St
                 forbidden.then(|| moved(action, StepResult::Forbidden))
             }
         }
-        Step::Proxy { id, .. } => Some(StepResult::Proxy(*id)),
-        Step::Redirect { id, .. } => Some(StepResult::Redirect(*id)),
-        Step::Missing { .. } => Some(StepResult::Missing),
+        RuleStep::Proxy { id, .. } => Some(StepResult::Proxy(*id)),
+        RuleStep::Redirect { id, .. } => Some(StepResult::Redirect(*id)),
+        RuleStep::Missing { .. } => Some(StepResult::Missing),
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn index_of(rules: &Rules, directory: &str, tree: &dyn FileTree) -> O
 }
 
 /// Returns the step that applies, and its result.
-pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, StepResult) {
+pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (RuleStep, StepResult) {
     let mut last = None;
     for step in rules.steps(path) {
         if let Some(found) = look(rules, &step, tree) {
@@ -83,5 +83,5 @@ pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, Ste
         last = Some(step);
     }
     let from = super::RuleRef { kind: super::RuleKind::End, line: None };
-    (last.unwrap_or(Step::Missing { rule: from }), StepResult::Missing)
+    (last.unwrap_or(RuleStep::Missing { rule: from }), StepResult::Missing)
 }

@@ -13,10 +13,10 @@ use crate::files::path::{PathError, SitePath, percent_encode};
 use crate::files::presentation::{FileOptions, Presentation, apply};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
-use crate::files::store::{Bounds, Store};
+use crate::files::store::{CacheBounds, FileStore};
 use crate::page::{redirect, status_page};
 use crate::rules::{RequestView, Rules};
-use auth::{Authenticator, Busy, Client};
+use auth::{Authenticator, TooManyChecks, PasswordClient};
 use handler::{Failure, PeerAddr, Request, Response};
 use path_cache::{CachedPath, PathCache, Target};
 use representation::coding::Coding;
@@ -39,7 +39,7 @@ pub struct SiteConfig {
     /// Configuration files at the top of the root, which are not served.
     pub private: Vec<String>,
     /// The limits of the caches of one front thread.
-    pub bounds: Bounds,
+    pub bounds: CacheBounds,
 }
 
 /// The result for a request.
@@ -95,7 +95,7 @@ impl Site {
         let root = Root::new(config.root);
         let root = if config.before_app { root.following() } else { root };
         let responder = Responder {
-            store: Store::new(root, config.bounds),
+            store: FileStore::new(root, config.bounds),
             compressed: CompressionCache::new(config.bounds.bytes / 2, COMPRESS_FROM),
             options,
         };
@@ -299,22 +299,22 @@ fn allowed(status: u16) -> Response {
 }
 
 /// Identifies the client in the queue of password checks.
-fn client_of(request: &Request) -> Client {
+fn client_of(request: &Request) -> PasswordClient {
     let peer = &request.peer;
     match peer.remote {
-        PeerAddr::Inet(address) => Client::new(peer.remote_text.as_bytes(), &address.port().to_ne_bytes()),
+        PeerAddr::Inet(address) => PasswordClient::new(peer.remote_text.as_bytes(), &address.port().to_ne_bytes()),
         // Each connection has its own peer.
-        PeerAddr::Unix => Client::new(b"", &(Rc::as_ptr(peer) as usize).to_ne_bytes()),
+        PeerAddr::Unix => PasswordClient::new(b"", &(Rc::as_ptr(peer) as usize).to_ne_bytes()),
     }
 }
 
-fn too_busy(busy: Busy) -> Failure {
+fn too_busy(busy: TooManyChecks) -> Failure {
     match busy {
-        Busy::Client => Failure {
+        TooManyChecks::Client => Failure {
             retry: Some(1),
             ..Failure::client(429, "too many passwords of this connection wait to be checked")
         },
-        Busy::Server => Failure::busy("too many passwords wait to be checked"),
+        TooManyChecks::Server => Failure::busy("too many passwords wait to be checked"),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::files::document::Document;
 use crate::files::path::SitePath;
 use crate::files::presentation::Presentation;
 use crate::files::root::Stat;
-use crate::files::store::Store;
+use crate::files::store::FileStore;
 use handler::Request;
 use quick_cache::unsync::Cache;
 use std::cell::{Cell, RefCell};
@@ -48,7 +48,7 @@ impl PathCache {
     }
 
     /// Returns the result for the request's path, if it is still valid.
-    pub(super) fn get(&self, request: &Request, store: &Store) -> Option<Rc<CachedPath>> {
+    pub(super) fn get(&self, request: &Request, store: &FileStore) -> Option<Rc<CachedPath>> {
         let cached = self.0.borrow().get(request.path()).cloned()?;
         let there = store.refresh(request.arrived);
         (there || cached.misses.is_empty()).then_some(())?;
@@ -71,11 +71,11 @@ impl PathCache {
 }
 
 impl CachedPath {
-    fn still_holds(&self, store: &Store, now: Instant) -> bool {
+    fn still_holds(&self, store: &FileStore, now: Instant) -> bool {
         self.file_is_current(store, now) && self.misses_hold(store, now)
     }
 
-    fn file_is_current(&self, store: &Store, now: Instant) -> bool {
+    fn file_is_current(&self, store: &FileStore, now: Instant) -> bool {
         match &self.target {
             Target::File(document, _) => {
                 document.upgrade().is_some_and(|document| store.is_current(&document, now))
@@ -84,7 +84,7 @@ impl CachedPath {
         }
     }
 
-    fn misses_hold(&self, store: &Store, now: Instant) -> bool {
+    fn misses_hold(&self, store: &FileStore, now: Instant) -> bool {
         if self.misses.is_empty() || store.is_trusted(self.covered.get(), self.checked.get(), now) {
             return true;
         }
@@ -97,7 +97,7 @@ impl CachedPath {
         holds
     }
 
-    fn cover(&self, store: &Store, now: Instant) -> Option<u64> {
+    fn cover(&self, store: &FileStore, now: Instant) -> Option<u64> {
         let mut epoch = None;
         for (path, _) in &self.misses {
             epoch = Some(store.cover(path, None, now).filter(|_| !store.root.is_link(path))?);

@@ -24,7 +24,7 @@ impl Folder {
             users: None,
             before_app,
             private: vec!["static.json".to_owned()],
-            bounds: Bounds { files: 64, bytes: 1 << 20 },
+            bounds: CacheBounds { files: 64, bytes: 1 << 20 },
         };
         let site = Site::new(config, Box::new(|what| panic!("{what}")));
         Folder { dir, site }
@@ -191,7 +191,7 @@ fn no_path_bypasses_the_password() {
         users: Some(Arc::new(auth::Users::parse(".htpasswd", "u:{PLAIN}p").unwrap())),
         before_app: true,
         private: Vec::new(),
-        bounds: Bounds { files: 64, bytes: 1 << 20 },
+        bounds: CacheBounds { files: 64, bytes: 1 << 20 },
     };
     let folder = Folder { dir, site: Site::new(config, Box::new(|what| panic!("{what}"))) };
     for (method, target) in [

@@ -5,7 +5,7 @@ use crate::files::document::Document;
 use crate::files::path::{SitePath, has_hidden_name};
 use crate::files::root::Stat;
 use crate::files::store::Lookup;
-use crate::rules::{FileAction, Step};
+use crate::rules::{FileAction, RuleStep};
 use handler::Request;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -34,15 +34,15 @@ impl Site {
         let files = (is_read(request) || !self.before_app) && !path.has_encoded_slash();
         for step in self.rules.steps(path.as_str()) {
             let outcome = match step {
-                Step::File { path, action, .. } if files => self.file(request, &path, action, misses),
-                Step::Target { path, .. } if files => self.file(request, &path, FileAction::Serve, misses),
-                Step::Directory { path, action, forbidden, .. } if files => {
+                RuleStep::File { path, action, .. } if files => self.file(request, &path, action, misses),
+                RuleStep::Target { path, .. } if files => self.file(request, &path, FileAction::Serve, misses),
+                RuleStep::Directory { path, action, forbidden, .. } if files => {
                     self.directory(request, &path, action, forbidden, misses)
                 }
-                Step::File { .. } | Step::Target { .. } | Step::Directory { .. } => None,
-                Step::Proxy { id, .. } => Some(WalkResult::Proxy(id)),
-                Step::Redirect { id, captures, .. } => Some(WalkResult::Redirect(id, captures)),
-                Step::Missing { .. } => Some(WalkResult::Missing),
+                RuleStep::File { .. } | RuleStep::Target { .. } | RuleStep::Directory { .. } => None,
+                RuleStep::Proxy { id, .. } => Some(WalkResult::Proxy(id)),
+                RuleStep::Redirect { id, captures, .. } => Some(WalkResult::Redirect(id, captures)),
+                RuleStep::Missing { .. } => Some(WalkResult::Missing),
             };
             if let Some(outcome) = outcome {
                 return outcome;

@@ -2,7 +2,7 @@
 
 /// The uses of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum MemoryClass {
     /// Connections: their state, and unsent bytes for their sockets.
     Connections,
     /// Bodies of requests.
@@ -27,37 +27,37 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl MemoryClass {
     pub const COUNT: usize = 11;
     /// All classes, in order.
-    pub const ALL: [Class; Class::COUNT] = [
-        Class::Connections,
-        Class::Requests,
-        Class::Responses,
-        Class::Streams,
-        Class::Quic,
-        Class::Files,
-        Class::Cache,
-        Class::Sites,
-        Class::Handlers,
-        Class::Encoders,
-        Class::Other,
+    pub const ALL: [MemoryClass; MemoryClass::COUNT] = [
+        MemoryClass::Connections,
+        MemoryClass::Requests,
+        MemoryClass::Responses,
+        MemoryClass::Streams,
+        MemoryClass::Quic,
+        MemoryClass::Files,
+        MemoryClass::Cache,
+        MemoryClass::Sites,
+        MemoryClass::Handlers,
+        MemoryClass::Encoders,
+        MemoryClass::Other,
     ];
 
     /// Returns the name in figures and messages.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Connections => "connections",
-            Class::Requests => "requests",
-            Class::Responses => "responses",
-            Class::Streams => "streams",
-            Class::Quic => "quic",
-            Class::Files => "files",
-            Class::Cache => "cache",
-            Class::Sites => "sites",
-            Class::Handlers => "handlers",
-            Class::Encoders => "encoders",
-            Class::Other => "other",
+            MemoryClass::Connections => "connections",
+            MemoryClass::Requests => "requests",
+            MemoryClass::Responses => "responses",
+            MemoryClass::Streams => "streams",
+            MemoryClass::Quic => "quic",
+            MemoryClass::Files => "files",
+            MemoryClass::Cache => "cache",
+            MemoryClass::Sites => "sites",
+            MemoryClass::Handlers => "handlers",
+            MemoryClass::Encoders => "encoders",
+            MemoryClass::Other => "other",
         }
     }
 }

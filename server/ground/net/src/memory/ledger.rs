@@ -1,27 +1,27 @@
 //! The sums of all threads, and the changes that a thread has gathered.
 
-use super::class::Class;
+use super::class::MemoryClass;
 use super::level::Level;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// A thread adds its changes to the sums when they are this large.
 const STEP: i64 = 64 << 10;
-/// The part of the limit that [`Class::Other`] may have.
+/// The part of the limit that [`MemoryClass::Other`] may have.
 const OTHER_PART: u64 = 4;
 
 /// The changes of a thread, by class.
 #[derive(Debug)]
-pub(super) struct Share([Cell<i64>; Class::COUNT]);
+pub(super) struct Share([Cell<i64>; MemoryClass::COUNT]);
 
 impl Share {
     pub(super) const fn new() -> Share {
-        Share([const { Cell::new(0) }; Class::COUNT])
+        Share([const { Cell::new(0) }; MemoryClass::COUNT])
     }
 
     /// Adds a change to the thread's share. Returns whether the share must be settled with the ledger.
     #[inline]
-    pub(super) fn gather(&self, class: Class, by: i64) -> bool {
+    pub(super) fn gather(&self, class: MemoryClass, by: i64) -> bool {
         let cell = &self.0[class as usize];
         let gathered = cell.get().wrapping_add(by);
         cell.set(gathered);
@@ -31,7 +31,7 @@ impl Share {
 
 /// A change of the level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct LevelChange {
     pub from: Level,
     pub to: Level,
 }
@@ -39,7 +39,7 @@ pub struct Change {
 /// The bytes used by all threads.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    used: [AtomicI64; Class::COUNT],
+    used: [AtomicI64; MemoryClass::COUNT],
     total: AtomicI64,
     limit: AtomicU64,
     level: AtomicU8,
@@ -51,7 +51,7 @@ impl Ledger {
     /// Creates a ledger without a limit.
     pub(super) const fn new() -> Ledger {
         Ledger {
-            used: [const { AtomicI64::new(0) }; Class::COUNT],
+            used: [const { AtomicI64::new(0) }; MemoryClass::COUNT],
             total: AtomicI64::new(0),
             limit: AtomicU64::new(u64::MAX),
             level: AtomicU8::new(Level::Normal as u8),
@@ -73,14 +73,14 @@ impl Ledger {
     }
 
     /// Adds to a class. Returns whether the level changes.
-    pub(super) fn add(&self, class: Class, by: i64) -> Option<Change> {
+    pub(super) fn add(&self, class: MemoryClass, by: i64) -> Option<LevelChange> {
         self.used[class as usize].fetch_add(by, Ordering::Relaxed);
         let total = self.total.fetch_add(by, Ordering::Relaxed).wrapping_add(by);
         self.judge(total)
     }
 
     /// Sets the sum of a class.
-    pub(super) fn set(&self, class: Class, bytes: u64) -> Option<Change> {
+    pub(super) fn set(&self, class: MemoryClass, bytes: u64) -> Option<LevelChange> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let before = self.used[class as usize].swap(bytes, Ordering::Relaxed);
         let by = bytes.wrapping_sub(before);
@@ -89,32 +89,32 @@ impl Ledger {
     }
 
     /// Adds a thread's share of one class to the ledger.
-    pub(super) fn settle_class(&self, share: &Share, class: Class) -> Option<Change> {
+    pub(super) fn settle_class(&self, share: &Share, class: MemoryClass) -> Option<LevelChange> {
         self.add(class, share.0[class as usize].take())
     }
 
     /// Adds a thread's share to the ledger.
-    pub(super) fn settle(&self, share: &Share) -> Option<Change> {
+    pub(super) fn settle(&self, share: &Share) -> Option<LevelChange> {
         let before = self.level();
-        for class in Class::ALL {
+        for class in MemoryClass::ALL {
             if share.0[class as usize].get() != 0 {
                 self.settle_class(share, class);
             }
         }
         let to = self.level();
-        (to != before).then_some(Change { from: before, to })
+        (to != before).then_some(LevelChange { from: before, to })
     }
 
-    /// Records the resident memory of the process: the part that no other class counts is [`Class::Other`].
+    /// Records the resident memory of the process: the part that no other class counts is [`MemoryClass::Other`].
     /// Files in memory are not resident.
-    pub(super) fn measured(&self, resident: u64) -> Option<Change> {
-        let of = |class: Class| self.used[class as usize].load(Ordering::Relaxed);
-        let counted = self.total.load(Ordering::Relaxed) - of(Class::Other) - of(Class::Files);
+    pub(super) fn measured(&self, resident: u64) -> Option<LevelChange> {
+        let of = |class: MemoryClass| self.used[class as usize].load(Ordering::Relaxed);
+        let counted = self.total.load(Ordering::Relaxed) - of(MemoryClass::Other) - of(MemoryClass::Files);
         let other = resident.saturating_sub(u64::try_from(counted).unwrap_or(0));
-        self.set(Class::Other, other.min(self.limit() / OTHER_PART))
+        self.set(MemoryClass::Other, other.min(self.limit() / OTHER_PART))
     }
 
-    fn judge(&self, total: i64) -> Option<Change> {
+    fn judge(&self, total: i64) -> Option<LevelChange> {
         let used = u64::try_from(total).unwrap_or(0);
         let known = self.level.load(Ordering::Relaxed);
         let from = Level::from_number(known);
@@ -127,7 +127,7 @@ impl Ledger {
         Level::ALL.iter().filter(|level| **level > from && **level <= to).for_each(|level| {
             self.reached[*level as usize].fetch_add(1, Ordering::Relaxed);
         });
-        Some(Change { from, to })
+        Some(LevelChange { from, to })
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -150,13 +150,13 @@ pub struct Usage {
     /// All bytes.
     pub total: u64,
     pub level: Level,
-    classes: [u64; Class::COUNT],
+    classes: [u64; MemoryClass::COUNT],
     reached: [u64; Level::ALL.len()],
 }
 
 impl Usage {
     /// Returns the bytes of a class.
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn of(&self, class: MemoryClass) -> u64 {
         self.classes[class as usize]
     }
 
@@ -172,7 +172,7 @@ impl Usage {
 
     /// Describes the figures: `201 MiB of 256 MiB are used (responses 150 MiB, streams 31 MiB)`, the three largest classes.
     pub fn describe(&self) -> String {
-        let mut classes = Class::ALL.map(|class| (self.of(class), class.name()));
+        let mut classes = MemoryClass::ALL.map(|class| (self.of(class), class.name()));
         classes.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let largest = classes.iter().take(3).filter(|(bytes, _)| *bytes > 0);
         let largest: Vec<String> =
@@ -202,8 +202,8 @@ mod tests {
     fn figures_are_described() {
         let ledger = Ledger::new();
         ledger.set_limit(256 << 20);
-        ledger.add(Class::Streams, 31 << 20);
-        ledger.add(Class::Responses, 170 << 20);
+        ledger.add(MemoryClass::Streams, 31 << 20);
+        ledger.add(MemoryClass::Responses, 170 << 20);
         let usage = ledger.usage();
         assert_eq!(
             usage.describe(),
@@ -220,27 +220,27 @@ mod tests {
     fn what_is_not_counted_is_measured() {
         let ledger = Ledger::new();
         ledger.set_limit(100 << 20);
-        ledger.add(Class::Requests, 10 << 20);
+        ledger.add(MemoryClass::Requests, 10 << 20);
         // A file in memory is not a part of the resident memory.
-        ledger.add(Class::Files, 50 << 20);
+        ledger.add(MemoryClass::Files, 50 << 20);
         ledger.measured(30 << 20);
-        assert_eq!(ledger.usage().of(Class::Other), 20 << 20);
+        assert_eq!(ledger.usage().of(MemoryClass::Other), 20 << 20);
         ledger.measured(30 << 20);
-        assert_eq!((ledger.usage().of(Class::Other), ledger.usage().total), (20 << 20, 80 << 20));
+        assert_eq!((ledger.usage().of(MemoryClass::Other), ledger.usage().total), (20 << 20, 80 << 20));
         ledger.measured(5 << 20);
-        assert_eq!(ledger.usage().of(Class::Other), 0);
+        assert_eq!(ledger.usage().of(MemoryClass::Other), 0);
         ledger.measured(900 << 20);
-        assert_eq!(ledger.usage().of(Class::Other), 25 << 20, "a quarter of the limit");
+        assert_eq!(ledger.usage().of(MemoryClass::Other), 25 << 20, "a quarter of the limit");
     }
 
     #[test]
     fn a_change_is_told_once() {
         let ledger = Ledger::new();
         ledger.set_limit(1000);
-        assert_eq!(ledger.add(Class::Cache, 760), Some(Change { from: Level::Normal, to: Level::Files }));
-        assert_eq!(ledger.add(Class::Cache, 10), None);
-        assert_eq!(ledger.add(Class::Cache, 500), Some(Change { from: Level::Files, to: Level::Full }));
-        assert_eq!(ledger.set(Class::Cache, 0), Some(Change { from: Level::Full, to: Level::Normal }));
+        assert_eq!(ledger.add(MemoryClass::Cache, 760), Some(LevelChange { from: Level::Normal, to: Level::Files }));
+        assert_eq!(ledger.add(MemoryClass::Cache, 10), None);
+        assert_eq!(ledger.add(MemoryClass::Cache, 500), Some(LevelChange { from: Level::Files, to: Level::Full }));
+        assert_eq!(ledger.set(MemoryClass::Cache, 0), Some(LevelChange { from: Level::Full, to: Level::Normal }));
         let usage = ledger.usage();
         assert_eq!(Level::ALL.map(|level| usage.reached(level)), [0, 1, 1, 1]);
     }
@@ -250,14 +250,14 @@ mod tests {
         /// a step for each thread, and all sums return to zero.
         #[test]
         fn the_sums_return_to_zero(
-            steps in proptest::collection::vec((0usize..3, 0usize..Class::COUNT, 1i64..200_000, any::<bool>()), 1..300),
+            steps in proptest::collection::vec((0usize..3, 0usize..MemoryClass::COUNT, 1i64..200_000, any::<bool>()), 1..300),
         ) {
             let ledger = Ledger::new();
             ledger.set_limit(4 << 20);
             let shares = [const { Share::new() }; 3];
             let mut held: Vec<(usize, i64)> = Vec::new();
             let count = |thread: usize, class: usize, by: i64| {
-                let class = Class::ALL[class];
+                let class = MemoryClass::ALL[class];
                 if shares[thread].gather(class, by) {
                     ledger.settle_class(&shares[thread], class);
                 }
@@ -274,7 +274,7 @@ mod tests {
                         count(thread, class, bytes);
                     }
                 }
-                for class in 0..Class::COUNT {
+                for class in 0..MemoryClass::COUNT {
                     let exact: i64 = held.iter().filter(|(of, _)| *of == class).map(|(_, bytes)| bytes).sum();
                     let known = ledger.used[class].load(Ordering::Relaxed);
                     prop_assert!((known - exact).abs() < STEP * 3, "{known} instead of {exact}");

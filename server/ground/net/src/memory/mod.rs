@@ -5,12 +5,12 @@
 //! slow clients together take more memory than the machine has, and the kernel kills the process.
 //!
 //! Contract:
-//! 1. Buffers whose number or size depends on clients are counted in bytes, by [`Class`]: with a [`Reserved`], or with [`change`].
+//! 1. Buffers whose number or size depends on clients are counted in bytes, by [`MemoryClass`]: with a [`Reserved`], or with [`change`].
 //! 2. A count is cheap: each thread gathers its changes in steps of 64 KiB, so most changes cost no atomic
 //!    operation. The figures are exact to one step for each thread and class; [`settle`] makes those of a
 //!    thread exact.
 //! 3. Memory that is not counted (the allocator's own needs, the heads of requests) is measured:
-//!    [`Class::Other`] is the resident memory above the counted bytes. At most a quarter of the limit counts,
+//!    [`MemoryClass::Other`] is the resident memory above the counted bytes. At most a quarter of the limit counts,
 //!    so that a wrong measurement does not stop a server.
 //! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
 //! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`on_scarcity`]): no client waits while the cache could make room.
@@ -20,8 +20,8 @@ mod class;
 mod ledger;
 mod level;
 
-pub use class::Class;
-pub use ledger::{Change, Usage};
+pub use class::MemoryClass;
+pub use ledger::{LevelChange, Usage};
 pub use level::Level;
 
 use ledger::{Ledger, Share};
@@ -35,7 +35,7 @@ const MEASURED_EVERY: Duration = Duration::from_millis(100);
 
 static LEDGER: Ledger = Ledger::new();
 /// Called when the level changes.
-static OBSERVER: OnceLock<Box<dyn Fn(Change) + Send + Sync>> = OnceLock::new();
+static OBSERVER: OnceLock<Box<dyn Fn(LevelChange) + Send + Sync>> = OnceLock::new();
 /// Gives memory back.
 static GIVER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 /// The start of the clock for [`MEASURED_AT`].
@@ -72,7 +72,7 @@ pub fn limit() -> Option<u64> {
 }
 
 /// Sets the function that is called when the level changes. Only the first call has an effect.
-pub fn observe(observer: impl Fn(Change) + Send + Sync + 'static) {
+pub fn observe(observer: impl Fn(LevelChange) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
 
@@ -82,7 +82,7 @@ pub fn on_scarcity(giver: impl Fn() + Send + Sync + 'static) {
     let _ = GIVER.set(Box::new(giver));
 }
 
-/// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`Class::Files`], and no buffer is
+/// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`MemoryClass::Files`], and no buffer is
 /// relieved by writing it to a file.
 pub fn files_are_in_memory(are: bool) {
     FILES_IN_MEMORY.store(are, Ordering::Relaxed);
@@ -95,7 +95,7 @@ pub fn are_files_in_memory() -> bool {
 
 /// Counts a buffer of this class that was `from` bytes long and is now `to` bytes long.
 #[inline]
-pub fn change(class: Class, from: u64, to: u64) {
+pub fn change(class: MemoryClass, from: u64, to: u64) {
     if from == to {
         return;
     }
@@ -107,7 +107,7 @@ pub fn change(class: Class, from: u64, to: u64) {
 }
 
 #[cold]
-fn settle_class(class: Class, by: i64) {
+fn settle_class(class: MemoryClass, by: i64) {
     let changed = match SHARE.try_with(|share| LEDGER.settle_class(&share.0, class)) {
         Ok(changed) => changed,
         // The thread is ending.
@@ -191,7 +191,7 @@ fn measure() {
     }
 }
 
-fn tell(changed: Option<Change>) {
+fn tell(changed: Option<LevelChange>) {
     if let (Some(change), Some(observer)) = (changed, OBSERVER.get()) {
         observer(change);
     }
@@ -200,12 +200,12 @@ fn tell(changed: Option<Change>) {
 /// Bytes of a class, counted until this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
-    class: Class,
+    class: MemoryClass,
     bytes: Cell<u64>,
 }
 
 impl Reserved {
-    pub fn new(class: Class, bytes: u64) -> Reserved {
+    pub fn new(class: MemoryClass, bytes: u64) -> Reserved {
         change(class, 0, bytes);
         Reserved { class, bytes: Cell::new(bytes) }
     }
@@ -234,13 +234,13 @@ mod tests {
     // One test, because the ledger belongs to the process.
     #[test]
     fn threads_count_together_and_leave_nothing_behind() {
-        let seen = || LEDGER.usage().of(Class::Streams);
+        let seen = || LEDGER.usage().of(MemoryClass::Streams);
         assert_eq!((level(), limit()), (Level::Normal, None));
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 std::thread::spawn(|| {
                     let held: Vec<Reserved> =
-                        (0..1000).map(|_| Reserved::new(Class::Streams, 1000)).collect();
+                        (0..1000).map(|_| Reserved::new(MemoryClass::Streams, 1000)).collect();
                     held.iter().for_each(|one| one.set(500));
                     std::mem::forget(held);
                 })
@@ -248,8 +248,8 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(seen(), 4 * 1000 * 500, "a thread that ends leaves its last changes");
-        change(Class::Streams, 4 * 1000 * 500, 0);
-        let small = Reserved::new(Class::Streams, 10);
+        change(MemoryClass::Streams, 4 * 1000 * 500, 0);
+        let small = Reserved::new(MemoryClass::Streams, 10);
         assert_eq!((seen(), small.bytes()), (0, 10));
         settle();
         assert_eq!(seen(), 10);
@@ -259,8 +259,8 @@ mod tests {
         // The memory of this process is above 1 MiB, but a quarter at most counts as other.
         set_limit(1 << 20);
         let usage = usage();
-        assert_eq!((usage.of(Class::Other), level(), limit()), (256 << 10, Level::Normal, Some(1 << 20)));
-        let reserved = Reserved::new(Class::Responses, 1 << 20);
+        assert_eq!((usage.of(MemoryClass::Other), level(), limit()), (256 << 10, Level::Normal, Some(1 << 20)));
+        let reserved = Reserved::new(MemoryClass::Responses, 1 << 20);
         assert_eq!(level(), Level::Full);
         let reason = refuse();
         assert!(reason.contains("limits.memory is 1 MiB"), "{reason}");

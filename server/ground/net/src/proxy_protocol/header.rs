@@ -19,7 +19,7 @@ pub enum Ends {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct ProxyHeader {
     pub ends: Ends,
     /// Whether the client uses TLS to the proxy, if the header tells (version 2, section 2.2.6).
     pub tls: Option<bool>,
@@ -31,5 +31,5 @@ pub enum Parsed {
     /// The bytes are the beginning of a header.
     Incomplete,
     /// A header, and its length in bytes.
-    Complete(Header, usize),
+    Complete(ProxyHeader, usize),
 }

@@ -15,9 +15,9 @@ mod parse;
 mod receive;
 mod two;
 
-pub use header::{Ends, Header, Parsed};
-pub use parse::{Accepted, Malformed, parse};
-pub use receive::{Failure, Socket, receive};
+pub use header::{Ends, ProxyHeader, Parsed};
+pub use parse::{Accepted, MalformedHeader, parse};
+pub use receive::{HeaderFailure, Socket, receive};
 
 #[cfg(test)]
 mod tests;

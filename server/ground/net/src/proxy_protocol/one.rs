@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::header::{Ends, Header, Parsed};
+use super::header::{Ends, ProxyHeader, Parsed};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 /// The longest line with its CRLF, in bytes.
@@ -25,7 +25,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
     let line = within[..end].strip_prefix(SIGNATURE).ok_or("its line is too short")?;
     let line = std::str::from_utf8(line).map_err(|_| "it is not ASCII")?;
     let ends = ends(line)?;
-    Ok(Parsed::Complete(Header { ends, tls: None }, end + 2))
+    Ok(Parsed::Complete(ProxyHeader { ends, tls: None }, end + 2))
 }
 
 fn ends(line: &str) -> Result<Ends, &'static str> {

@@ -17,17 +17,17 @@ pub enum Accepted {
 
 /// The reason why the bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedHeader {
     /// The bytes do not begin like an accepted version.
     NoHeader(Accepted),
     /// The bytes begin like a header, but have this error.
     Header(&'static str),
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::NoHeader(accepted) => {
+            MalformedHeader::NoHeader(accepted) => {
                 let versions = match accepted {
                     Accepted::V1 => " of version 1",
                     Accepted::V2 => " of version 2",
@@ -35,7 +35,7 @@ impl fmt::Display for Malformed {
                 };
                 write!(f, "it does not begin with a PROXY header{versions}")
             }
-            Malformed::Header(why) => write!(f, "its PROXY header is malformed: {why}"),
+            MalformedHeader::Header(why) => write!(f, "its PROXY header is malformed: {why}"),
         }
     }
 }
@@ -44,16 +44,16 @@ impl fmt::Display for Malformed {
 ///
 /// # Errors
 /// The bytes are not the beginning of an accepted header.
-pub fn parse(bytes: &[u8], accepted: Accepted) -> Result<Parsed, Malformed> {
+pub fn parse(bytes: &[u8], accepted: Accepted) -> Result<Parsed, MalformedHeader> {
     let begins = |with: &[u8]| {
         let common = with.len().min(bytes.len());
         bytes[..common] == with[..common]
     };
     if accepted != Accepted::V2 && begins(one::SIGNATURE) {
-        return one::parse(bytes).map_err(Malformed::Header);
+        return one::parse(bytes).map_err(MalformedHeader::Header);
     }
     if accepted != Accepted::V1 && begins(two::SIGNATURE) {
-        return two::parse(bytes).map_err(Malformed::Header);
+        return two::parse(bytes).map_err(MalformedHeader::Header);
     }
-    Err(Malformed::NoHeader(accepted))
+    Err(MalformedHeader::NoHeader(accepted))
 }

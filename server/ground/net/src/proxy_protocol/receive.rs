@@ -12,8 +12,8 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::Connection;
 use crate::socket::Socket as _;
 
-use super::header::{Header, Parsed};
-use super::parse::{Accepted, Malformed, parse};
+use super::header::{ProxyHeader, Parsed};
+use super::parse::{Accepted, MalformedHeader, parse};
 
 /// A connected socket of this thread's runtime.
 pub trait Socket {
@@ -55,21 +55,21 @@ impl Socket for Connection {
 
 /// The reason why there is no header.
 #[derive(Debug)]
-pub enum Failure {
+pub enum HeaderFailure {
     /// The client sent other bytes.
-    Malformed(Malformed),
+    Malformed(MalformedHeader),
     /// The connection ended. The flag tells whether any bytes had arrived.
     Ended(bool),
     Io(io::Error),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for HeaderFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Malformed(why) => why.fmt(f),
-            Failure::Ended(true) => write!(f, "it ended within its PROXY header"),
-            Failure::Ended(false) => write!(f, "it ended before its PROXY header"),
-            Failure::Io(why) => write!(f, "it failed before its PROXY header: {why}"),
+            HeaderFailure::Malformed(why) => why.fmt(f),
+            HeaderFailure::Ended(true) => write!(f, "it ended within its PROXY header"),
+            HeaderFailure::Ended(false) => write!(f, "it ended before its PROXY header"),
+            HeaderFailure::Io(why) => write!(f, "it failed before its PROXY header: {why}"),
         }
     }
 }
@@ -78,14 +78,14 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// There is no header, or the connection ended before it was complete.
-pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header, Failure> {
+pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<ProxyHeader, HeaderFailure> {
     let mut bytes = Vec::new();
     loop {
-        socket.readable().await.map_err(Failure::Io)?;
+        socket.readable().await.map_err(HeaderFailure::Io)?;
         match socket.read_with(|fd| advance(fd, accepted, &mut bytes)) {
             Ok(header) => return header,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(Failure::Io(error)),
+            Err(error) => return Err(HeaderFailure::Io(error)),
         }
     }
 }
@@ -95,19 +95,19 @@ fn advance(
     socket: BorrowedFd<'_>,
     accepted: Accepted,
     bytes: &mut Vec<u8>,
-) -> io::Result<Result<Header, Failure>> {
+) -> io::Result<Result<ProxyHeader, HeaderFailure>> {
     let mut peeked = [0; 256];
     loop {
         let (_, count) = recv(socket, &mut peeked[..], RecvFlags::PEEK)?;
         if count == 0 {
-            return Ok(Err(Failure::Ended(!bytes.is_empty())));
+            return Ok(Err(HeaderFailure::Ended(!bytes.is_empty())));
         }
         let known = bytes.len();
         bytes.extend_from_slice(&peeked[..count]);
         let (header, take) = match parse(bytes, accepted) {
             Ok(Parsed::Incomplete) => (None, count),
             Ok(Parsed::Complete(header, length)) => (Some(header), length.saturating_sub(known)),
-            Err(why) => return Ok(Err(Failure::Malformed(why))),
+            Err(why) => return Ok(Err(HeaderFailure::Malformed(why))),
         };
         // The bytes have been peeked, so this takes exactly as many.
         let (_, taken) = recv(socket, &mut peeked[..take], RecvFlags::empty())?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-fn complete(bytes: &[u8]) -> Header {
+fn complete(bytes: &[u8]) -> ProxyHeader {
     match parse(bytes, Accepted::Any) {
         Ok(Parsed::Complete(header, length)) => {
             assert_eq!(length, bytes.len());
@@ -24,7 +24,7 @@ fn inet(remote: &str, local: &str) -> Ends {
 
 fn why(bytes: &[u8]) -> &'static str {
     match parse(bytes, Accepted::Any) {
-        Err(Malformed::Header(why)) => why,
+        Err(MalformedHeader::Header(why)) => why,
         other => panic!("{:?}: {other:?}", String::from_utf8_lossy(bytes)),
     }
 }
@@ -47,7 +47,7 @@ const FOUR: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 7, 0xdc, 0x04, 0x01, 0xbb];
 #[test]
 fn version_one() {
     let four = complete(b"PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n");
-    assert_eq!(four, Header { ends: inet("192.0.2.1:56324", "198.51.100.7:443"), tls: None });
+    assert_eq!(four, ProxyHeader { ends: inet("192.0.2.1:56324", "198.51.100.7:443"), tls: None });
     let six = complete(b"PROXY TCP6 2001:db8::1 2001:db8::2 1 65535\r\n");
     assert_eq!(six.ends, inet("[2001:db8::1]:1", "[2001:db8::2]:65535"));
     for unknown in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n"] {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::crc32c::crc32c;
-use super::header::{Ends, Header, Parsed};
+use super::header::{Ends, ProxyHeader, Parsed};
 
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length.
@@ -34,10 +34,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
     let body = &header[FIXED..];
     let header = match command {
         // Addresses and values must be ignored.
-        Command::Local => Header { ends: Ends::Own, tls: None },
+        Command::Local => ProxyHeader { ends: Ends::Own, tls: None },
         Command::Proxy => {
             let (ends, values) = addresses(*family, body)?;
-            Header { ends, tls: tls(values, header)? }
+            ProxyHeader { ends, tls: tls(values, header)? }
         }
     };
     Ok(Parsed::Complete(header, FIXED + length))

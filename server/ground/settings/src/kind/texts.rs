@@ -286,7 +286,7 @@ pub(crate) struct Host;
 impl ValueKind<String> for Host {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let text = raw.text().or_mistake()?;
-        if let Some(text::url::Parts { authority: host, .. }) = text::url::split(text) {
+        if let Some(text::url::UrlParts { authority: host, .. }) = text::url::split(text) {
             let near = crate::value::bind::parse_host(host).is_ok().then(|| host.to_owned());
             return Err(Mistake::expected("a host without scheme and path").near(near));
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// A Ruby value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum PumaValue {
     /// `nil`
     Nil,
     /// `true`, `false`
@@ -16,8 +16,8 @@ pub enum Value {
     Float(f64),
     Text(String),
     Symbol(String),
-    List(Vec<Value>),
-    Map(Vec<(Value, Value)>),
+    List(Vec<PumaValue>),
+    Map(Vec<(PumaValue, PumaValue)>),
     /// Any other object, by the name of its class.
     Object(String),
 }
@@ -30,7 +30,7 @@ pub struct Call {
     /// Counted from 1.
     pub line: usize,
     pub method: String,
-    pub arguments: Vec<Value>,
+    pub arguments: Vec<PumaValue>,
     /// Whether the call has a block.
     pub block: bool,
     /// Whether a condition decides that the call is made, or with which value.
@@ -38,34 +38,34 @@ pub struct Call {
 }
 
 /// Writes the value in Ruby's syntax on one line.
-impl fmt::Display for Value {
+impl fmt::Display for PumaValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, open: &str, parts: Vec<String>, close: &str| {
             write!(f, "{open}{}{close}", parts.join(", "))
         };
         match self {
-            Value::Nil => write!(f, "nil"),
-            Value::Bool(on) => write!(f, "{on}"),
-            Value::Integer(number) => write!(f, "{number}"),
-            Value::Float(number) => write!(f, "{number}"),
-            Value::Text(text) => write!(f, "{text:?}"),
-            Value::Symbol(text) => write!(f, ":{}", text.escape_debug()),
-            Value::List(parts) => list(f, "[", parts.iter().map(Value::to_string).collect(), "]"),
-            Value::Map(pairs) => {
-                let pair = |(key, value): &(Value, Value)| match key {
-                    Value::Symbol(key) => format!("{}: {}", key.escape_debug(), shown(key, value)),
-                    Value::Text(name) => format!("{key} => {}", shown(name, value)),
+            PumaValue::Nil => write!(f, "nil"),
+            PumaValue::Bool(on) => write!(f, "{on}"),
+            PumaValue::Integer(number) => write!(f, "{number}"),
+            PumaValue::Float(number) => write!(f, "{number}"),
+            PumaValue::Text(text) => write!(f, "{text:?}"),
+            PumaValue::Symbol(text) => write!(f, ":{}", text.escape_debug()),
+            PumaValue::List(parts) => list(f, "[", parts.iter().map(PumaValue::to_string).collect(), "]"),
+            PumaValue::Map(pairs) => {
+                let pair = |(key, value): &(PumaValue, PumaValue)| match key {
+                    PumaValue::Symbol(key) => format!("{}: {}", key.escape_debug(), shown(key, value)),
+                    PumaValue::Text(name) => format!("{key} => {}", shown(name, value)),
                     key => format!("{key} => {value}"),
                 };
                 list(f, "", pairs.iter().map(pair).collect(), "")
             }
-            Value::Object(class) => write!(f, "#<{}>", class.escape_debug()),
+            PumaValue::Object(class) => write!(f, "#<{}>", class.escape_debug()),
         }
     }
 }
 
 /// Returns the value as text; hides tokens and keys.
-fn shown(key: &str, value: &Value) -> String {
+fn shown(key: &str, value: &PumaValue) -> String {
     let secret = ["auth_token", "cert_pem", "key_pem"].contains(&key);
     if secret { "(not shown)".to_owned() } else { value.to_string() }
 }
@@ -73,7 +73,7 @@ fn shown(key: &str, value: &Value) -> String {
 /// Writes the call roughly as in the file: `threads 1, 5`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arguments: Vec<String> = self.arguments.iter().map(Value::to_string).collect();
+        let arguments: Vec<String> = self.arguments.iter().map(PumaValue::to_string).collect();
         let block = if self.block { " { }" } else { "" };
         let space = if arguments.is_empty() { "" } else { " " };
         write!(f, "{}{space}{}{block}", self.method.escape_debug(), arguments.join(", "))
@@ -82,15 +82,15 @@ impl fmt::Display for Call {
 
 impl Call {
     /// Returns the argument at a position, or `None` if it is missing or `nil`.
-    pub(super) fn argument(&self, place: usize) -> Option<&Value> {
-        self.arguments.get(place).filter(|value| **value != Value::Nil)
+    pub(super) fn argument(&self, place: usize) -> Option<&PumaValue> {
+        self.arguments.get(place).filter(|value| **value != PumaValue::Nil)
     }
 
     /// Returns an option of the Hash that is the last argument.
-    pub(super) fn option(&self, name: &str) -> Option<&Value> {
-        let Some(Value::Map(pairs)) = self.arguments.last() else { return None };
-        let is_it = |key: &Value| matches!(key, Value::Symbol(key) | Value::Text(key) if key == name);
-        pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value).filter(|value| **value != Value::Nil)
+    pub(super) fn option(&self, name: &str) -> Option<&PumaValue> {
+        let Some(PumaValue::Map(pairs)) = self.arguments.last() else { return None };
+        let is_it = |key: &PumaValue| matches!(key, PumaValue::Symbol(key) | PumaValue::Text(key) if key == name);
+        pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value).filter(|value| **value != PumaValue::Nil)
     }
 
     /// Decodes calls from words.
@@ -131,7 +131,7 @@ impl<'a> Words<'a> {
         Ok(first)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, String> {
+    fn value(&mut self, depth: usize) -> Result<PumaValue, String> {
         let word = self.next()?;
         let kind = word.chars().next().ok_or("a value without its kind")?;
         let rest = &word[kind.len_utf8()..];
@@ -139,22 +139,22 @@ impl<'a> Words<'a> {
             return Err("values are nested too deeply".to_owned());
         }
         Ok(match kind {
-            'n' => Value::Nil,
-            't' => Value::Bool(true),
-            'f' => Value::Bool(false),
-            'i' => Value::Integer(number(rest)?),
-            'd' => Value::Float(number(rest)?),
-            's' => Value::Text(rest.to_owned()),
-            'y' => Value::Symbol(rest.to_owned()),
-            'o' => Value::Object(rest.to_owned()),
+            'n' => PumaValue::Nil,
+            't' => PumaValue::Bool(true),
+            'f' => PumaValue::Bool(false),
+            'i' => PumaValue::Integer(number(rest)?),
+            'd' => PumaValue::Float(number(rest)?),
+            's' => PumaValue::Text(rest.to_owned()),
+            'y' => PumaValue::Symbol(rest.to_owned()),
+            'o' => PumaValue::Object(rest.to_owned()),
             'l' => {
                 let count: usize = number(rest)?;
-                Value::List((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
+                PumaValue::List((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
             }
             'h' => {
                 let count: usize = number(rest)?;
                 let pair = |_| Ok::<_, String>((self.value(depth + 1)?, self.value(depth + 1)?));
-                Value::Map((0..count).map(pair).collect::<Result<_, _>>()?)
+                PumaValue::Map((0..count).map(pair).collect::<Result<_, _>>()?)
             }
             other => return Err(format!("a value of the kind {other:?}")),
         })
@@ -198,13 +198,13 @@ mod tests {
         assert_eq!(calls[0].to_string(), "threads 1, \"5\"");
         assert_eq!((calls[1].line, calls[1].block), (7, true));
         assert_eq!(calls[1].to_string(), "ssl_bind \"0.0.0.0\", cert: \"a.pem\", keys: [nil, inf] { }");
-        assert_eq!(calls[1].option("cert"), Some(&Value::Text("a.pem".into())));
+        assert_eq!(calls[1].option("cert"), Some(&PumaValue::Text("a.pem".into())));
         assert_eq!(calls[1].option("key"), None);
     }
 
     #[test]
     fn tokens_are_not_shown() {
-        let options = Value::Map(vec![(Value::Symbol("auth_token".into()), Value::Text("geheim".into()))]);
+        let options = PumaValue::Map(vec![(PumaValue::Symbol("auth_token".into()), PumaValue::Text("geheim".into()))]);
         assert!(!options.to_string().contains("geheim"));
     }
 

@@ -2,7 +2,7 @@
 
 use super::mapping::{Mapped, Mapping, raw, text, truthy, whole};
 use super::methods::{Effect, Form};
-use super::{Call, CallOutcome, Class, Method, Row};
+use super::{Call, CallOutcome, CallEffect, Method, CallDescription};
 use crate::raw::Raw;
 
 /// Translates the calls.
@@ -11,7 +11,7 @@ pub fn map(calls: &[Call]) -> Mapped {
     for (index, call) in calls.iter().enumerate() {
         let outcome = mapping.one(index, call);
         let place = (call.file.clone(), call.line);
-        mapping.mapped.rows.push(Row {
+        mapping.mapped.rows.push(CallDescription {
             call: call.to_string(),
             place,
             outcome,
@@ -24,7 +24,7 @@ pub fn map(calls: &[Call]) -> Mapped {
 impl Mapping<'_> {
     fn one(&mut self, index: usize, call: &Call) -> CallOutcome {
         let Some(method) = Method::find(&call.method) else { return CallOutcome::Plugins };
-        if method.class == Class::Mapped
+        if method.class == CallEffect::Mapped
             && !method.adds_up
             && let Some(later) =
                 self.calls[index + 1..].iter().find(|later| method.names().any(|name| name == later.method))

@@ -1,10 +1,10 @@
 use super::*;
-use crate::puma::{METHODS, Value, left_out, toml};
+use crate::puma::{METHODS, PumaValue, left_out, toml};
 use crate::written::WrittenValues;
 use proptest::prelude::*;
 use std::path::Path;
 
-fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
+fn call(line: usize, method: &str, arguments: &[PumaValue]) -> Call {
     let file = "config/puma.rb".into();
     Call {
         file,
@@ -16,16 +16,16 @@ fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     }
 }
 
-fn s(text: &str) -> Value {
-    Value::Text(text.into())
+fn s(text: &str) -> PumaValue {
+    PumaValue::Text(text.into())
 }
 
-fn i(number: i64) -> Value {
-    Value::Integer(number)
+fn i(number: i64) -> PumaValue {
+    PumaValue::Integer(number)
 }
 
-fn options(pairs: &[(&str, Value)]) -> Value {
-    Value::Map(pairs.iter().map(|(key, value)| (Value::Symbol((*key).into()), value.clone())).collect())
+fn options(pairs: &[(&str, PumaValue)]) -> PumaValue {
+    PumaValue::Map(pairs.iter().map(|(key, value)| (PumaValue::Symbol((*key).into()), value.clone())).collect())
 }
 
 /// Returns the values as `firebrick.toml` would have them.
@@ -36,7 +36,7 @@ fn values(calls: &[Call]) -> Vec<(&'static str, String)> {
     values
 }
 
-fn one(method: &str, arguments: &[Value]) -> Vec<(&'static str, String)> {
+fn one(method: &str, arguments: &[PumaValue]) -> Vec<(&'static str, String)> {
     values(&[call(1, method, arguments)])
 }
 
@@ -52,30 +52,30 @@ fn settings_have_their_keys() {
         (s("-2"), "1"),
         (s("1.5"), "1"),
         (s("3 "), "3"),
-        (Value::Float(1.5), "1"),
-        (Value::Float(2.9), "2"),
+        (PumaValue::Float(1.5), "1"),
+        (PumaValue::Float(2.9), "2"),
         (s("many"), "many"),
         (i(5_000_000), "5000000"),
     ] {
         assert_eq!(one("workers", std::slice::from_ref(&given)), [("workers", workers.into())], "{given:?}");
     }
-    assert_eq!(one("workers", &[Value::Symbol("auto".into())]), [("workers", "auto".into())]);
-    assert_eq!(one("workers", &[Value::Nil]), [("workers", "1".into())]);
+    assert_eq!(one("workers", &[PumaValue::Symbol("auto".into())]), [("workers", "auto".into())]);
+    assert_eq!(one("workers", &[PumaValue::Nil]), [("workers", "1".into())]);
     assert_eq!(one("threads", &[i(0), i(16)]), [("threads", "1:16".into())]);
     assert_eq!(one("threads", &[s("5")]), [("threads", "5:5".into())]);
     assert_eq!(one("worker_timeout", &[i(3600)]), [("timeouts.worker", "3600".into())]);
     assert_eq!(one("fork_worker", &[]), [("rack.refork_after", "1000".into())]);
-    assert_eq!(one("enable_keep_alives", &[Value::Bool(false)]), [("timeouts.keep_alive", "0".into())]);
+    assert_eq!(one("enable_keep_alives", &[PumaValue::Bool(false)]), [("timeouts.keep_alive", "0".into())]);
     assert_eq!(one("enable_keep_alives", &[]), []);
     let most = "limits.max_requests_per_connection";
-    assert_eq!(one("max_keep_alive", &[Value::Float(f64::INFINITY)]), [(most, "0".into())]);
+    assert_eq!(one("max_keep_alive", &[PumaValue::Float(f64::INFINITY)]), [(most, "0".into())]);
     assert_eq!(one("max_fast_inline", &[i(10)]), [(most, "10".into())]);
-    assert_eq!(one("force_shutdown_after", &[Value::Symbol("forever".into())]), []);
+    assert_eq!(one("force_shutdown_after", &[PumaValue::Symbol("forever".into())]), []);
     assert_eq!(
-        one("force_shutdown_after", &[Value::Symbol("immediately".into())]),
+        one("force_shutdown_after", &[PumaValue::Symbol("immediately".into())]),
         [("timeouts.shutdown", "0".into())]
     );
-    assert_eq!(one("http_content_length_limit", &[Value::Nil]), []);
+    assert_eq!(one("http_content_length_limit", &[PumaValue::Nil]), []);
     assert_eq!(one("quiet", &[]), [("log.access", "off".into())]);
 }
 
@@ -93,7 +93,7 @@ fn addresses_add_up() {
                 options(&[
                     ("cert", s("a&b.pem")),
                     ("key", s("k.pem")),
-                    ("reuse", Value::Bool(true)),
+                    ("reuse", PumaValue::Bool(true)),
                     ("verify_mode", s("none")),
                 ]),
             ],
@@ -119,7 +119,7 @@ fn a_local_address_without_a_certificate_is_for_development() {
 #[test]
 fn proxy_headers_are_an_option_of_addresses() {
     let proxied =
-        call(1, "set_remote_address", &[options(&[("proxy_protocol", Value::Symbol("v1".into()))])]);
+        call(1, "set_remote_address", &[options(&[("proxy_protocol", PumaValue::Symbol("v1".into()))])]);
     let bind = |text: &str| vec![("bind", format!("[{text:?}]"))];
     assert_eq!(values(&[proxied.clone(), call(2, "port", &[i(1)])]), bind("tcp://[::]:1?proxy_protocol=v1"));
     assert_eq!(values(&[proxied]), bind("tcp://[::]:9292?proxy_protocol=v1"));
@@ -134,7 +134,7 @@ fn the_control_app_is_beside_the_socket_that_commands_use() {
     let unix = one("activate_control_app", &[s("unix:///run/c.sock?umask=0077")]);
     assert_eq!(unix, [("control", "[\"auto\", \"unix:///run/c.sock\"]".to_owned())]);
     assert_eq!(one("activate_control_app", &[]), []);
-    assert_eq!(one("activate_control_app", &[s("auto"), options(&[("no_token", Value::Bool(true))])]), []);
+    assert_eq!(one("activate_control_app", &[s("auto"), options(&[("no_token", PumaValue::Bool(true))])]), []);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn the_last_call_counts_and_the_first_rackup() {
 
 #[test]
 fn requests_are_logged_where_standard_output_goes() {
-    let redirect = call(1, "stdout_redirect", &[s("log/out.log"), s("log/err.log"), Value::Bool(true)]);
+    let redirect = call(1, "stdout_redirect", &[s("log/out.log"), s("log/err.log"), PumaValue::Bool(true)]);
     assert_eq!(values(std::slice::from_ref(&redirect)), [("log.error", "log/err.log".into())]);
     let logged = [redirect, call(2, "log_requests", &[])];
     assert_eq!(values(&logged), [("log.access", "log/out.log".into()), ("log.error", "log/err.log".into())]);
@@ -161,7 +161,7 @@ fn requests_are_logged_where_standard_output_goes() {
 
 #[test]
 fn a_plugins_own_method_has_a_row() {
-    let mapped = map(&[call(1, "solid_queue_mode", &[Value::Symbol("async".into())])]);
+    let mapped = map(&[call(1, "solid_queue_mode", &[PumaValue::Symbol("async".into())])]);
     assert_eq!(
         (&mapped.rows[0].outcome, mapped.rows[0].call.as_str()),
         (&CallOutcome::Plugins, "solid_queue_mode :async")
@@ -216,21 +216,21 @@ fn what_is_written_as_toml_says_the_same() {
     }
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = PumaValue> {
     let leaf = prop_oneof![
-        Just(Value::Nil),
-        any::<bool>().prop_map(Value::Bool),
-        any::<i64>().prop_map(Value::Integer),
-        any::<f64>().prop_map(Value::Float),
-        ".{0,12}".prop_map(Value::Text),
-        "[a-z0-9_]{0,8}".prop_map(Value::Symbol),
-        Just(Value::Object("Object".into())),
+        Just(PumaValue::Nil),
+        any::<bool>().prop_map(PumaValue::Bool),
+        any::<i64>().prop_map(PumaValue::Integer),
+        any::<f64>().prop_map(PumaValue::Float),
+        ".{0,12}".prop_map(PumaValue::Text),
+        "[a-z0-9_]{0,8}".prop_map(PumaValue::Symbol),
+        Just(PumaValue::Object("Object".into())),
     ];
     leaf.prop_recursive(2, 8, 3, |inner| {
         prop_oneof![
-            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::List),
-            proptest::collection::vec(("[a-z_]{1,8}".prop_map(Value::Symbol), inner), 0..3)
-                .prop_map(Value::Map),
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(PumaValue::List),
+            proptest::collection::vec(("[a-z_]{1,8}".prop_map(PumaValue::Symbol), inner), 0..3)
+                .prop_map(PumaValue::Map),
         ]
     })
 }

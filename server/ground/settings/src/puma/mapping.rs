@@ -1,8 +1,8 @@
 //! Collects the settings of a `puma.rb`, call by call. Methods that are more than a plain value have a function here.
 
-use super::{Call, CallOutcome, Class, Row, Value};
+use super::{Call, CallOutcome, CallEffect, CallDescription, PumaValue};
 use crate::error::Error;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::written::Written;
 
@@ -12,9 +12,9 @@ pub struct Mapped {
     /// Values of options, one per key.
     pub(crate) values: Vec<(&'static str, Written)>,
     /// One row per call, in their order.
-    pub rows: Vec<Row>,
-    pub(crate) rackup: Option<(String, Origin)>,
-    pub(crate) directory: Option<(String, Origin)>,
+    pub rows: Vec<CallDescription>,
+    pub(crate) rackup: Option<(String, ValueSource)>,
+    pub(crate) directory: Option<(String, ValueSource)>,
     /// Whether the file itself defines the app.
     pub(crate) is_app: bool,
     /// Calls that are not supported but must not be ignored.
@@ -35,7 +35,7 @@ pub(super) struct Mapping<'a> {
     /// The address that stands for the sockets of systemd.
     activated: Option<(String, Origin)>,
     /// Addresses and a token of the control server.
-    control: Vec<(String, Origin)>,
+    control: Vec<(String, ValueSource)>,
     requests_are_logged: bool,
 }
 
@@ -43,7 +43,7 @@ struct Address {
     text: String,
     /// The port and host of an address from `port`; without a host, the default applies.
     port: Option<(Raw, Option<String>)>,
-    origin: Origin,
+    origin: ValueSource,
     row: usize,
 }
 
@@ -102,8 +102,8 @@ impl Mapping<'_> {
 
     pub(super) fn force_shutdown(&mut self, call: &Call) -> Option<CallOutcome> {
         let within = match call.argument(0)? {
-            Value::Symbol(word) if word == "forever" => return None,
-            Value::Symbol(word) if word == "immediately" => Raw::Integer(0),
+            PumaValue::Symbol(word) if word == "forever" => return None,
+            PumaValue::Symbol(word) if word == "immediately" => Raw::Integer(0),
             value => raw(value),
         };
         Some(self.set(call, "timeouts.shutdown", within))
@@ -135,14 +135,14 @@ impl Mapping<'_> {
     pub(super) fn plugin(&mut self, call: &Call) -> Option<CallOutcome> {
         (call.argument(0).map(text).as_deref() == Some("tmp_restart")).then(|| {
             let text = "touching tmp/restart.txt reloads the app, with and without the plugin";
-            CallOutcome::Is(Class::Always, text.to_owned())
+            CallOutcome::Is(CallEffect::Always, text.to_owned())
         })
     }
 
     pub(super) fn preload(&mut self, call: &Call) -> Option<CallOutcome> {
         (!truthy(call, true)).then(|| {
             let text = "workers are always forked from a template that has loaded the app; a reload replaces it all the same";
-            CallOutcome::Is(Class::Ignored, text.to_owned())
+            CallOutcome::Is(CallEffect::Ignored, text.to_owned())
         })
     }
 
@@ -220,7 +220,7 @@ impl Mapping<'_> {
         }
         for name in ["no_tlsv1", "no_tlsv1_1"] {
             options.extend(
-                call.option(name).filter(|on| **on == Value::Bool(true)).map(|_| format!("{name}=true")),
+                call.option(name).filter(|on| **on == PumaValue::Bool(true)).map(|_| format!("{name}=true")),
             );
         }
         let question = if options.is_empty() { "" } else { "?" };
@@ -243,15 +243,15 @@ impl Mapping<'_> {
         if let Some(version) = call.option("proxy_protocol").map(text) {
             self.proxy_protocol = Some(version.clone());
             return Some(CallOutcome::Is(
-                Class::Mapped,
+                CallEffect::Mapped,
                 format!("`?proxy_protocol={version}` of each TCP address"),
             ));
         }
         Some(match call.argument(0)? {
-            Value::Symbol(word) if word == "socket" => {
-                CallOutcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
+            PumaValue::Symbol(word) if word == "socket" => {
+                CallOutcome::Is(CallEffect::Always, "REMOTE_ADDR is the address of the peer".to_owned())
             }
-            _ => CallOutcome::Is(Class::Request, "sets REMOTE_ADDR".to_owned()),
+            _ => CallOutcome::Is(CallEffect::Request, "sets REMOTE_ADDR".to_owned()),
         })
     }
 
@@ -272,7 +272,7 @@ impl Mapping<'_> {
 
     pub(super) fn control(&mut self, call: &Call) -> Option<CallOutcome> {
         let mut set = Vec::new();
-        if let Some(url) = call.argument(0).filter(|value| !matches!(value, Value::Map(_))).map(text)
+        if let Some(url) = call.argument(0).filter(|value| !matches!(value, PumaValue::Map(_))).map(text)
             && url != "auto"
         {
             // The URL's options, such as umask, do not exist here.
@@ -346,7 +346,7 @@ impl Mapping<'_> {
         } else if let Some(version) = proxied {
             let raw = Raw::List(vec![Raw::Text(format!("tcp://[::]:9292?proxy_protocol={version}"))]);
             let call = self.calls.iter().find(|call| call.method == "set_remote_address");
-            let origin = call.map_or(Origin::Default, origin);
+            let origin = call.map_or(ValueSource::Default, origin);
             self.mapped.values.push(("bind", Written { raw, origin }));
         }
     }
@@ -370,38 +370,38 @@ fn is_logging(call: &Call) -> bool {
     truthy(call, true) == (call.method == "log_requests")
 }
 
-fn origin(call: &Call) -> Origin {
-    Origin::Puma { path: call.file.clone(), line: call.line, call: call.to_string().into() }
+fn origin(call: &Call) -> ValueSource {
+    ValueSource::Puma { path: call.file.clone(), line: call.line, call: call.to_string().into() }
 }
 
 /// Returns the value as it would be written in `firebrick.toml`.
-pub(super) fn raw(value: &Value) -> Raw {
+pub(super) fn raw(value: &PumaValue) -> Raw {
     match value {
-        Value::Nil => Raw::Other("nil"),
-        Value::Bool(on) => Raw::Switch(*on),
-        Value::Integer(number) => Raw::Integer(*number),
-        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Raw::Integer(*number as i64),
-        Value::Float(number) => Raw::Float(*number),
-        Value::Text(text) | Value::Symbol(text) => Raw::Word(text.clone()),
-        Value::List(parts) => Raw::List(parts.iter().map(raw).collect()),
-        Value::Map(_) => Raw::Other("a Hash"),
-        Value::Object(_) => Raw::Other("an object"),
+        PumaValue::Nil => Raw::Other("nil"),
+        PumaValue::Bool(on) => Raw::Switch(*on),
+        PumaValue::Integer(number) => Raw::Integer(*number),
+        PumaValue::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Raw::Integer(*number as i64),
+        PumaValue::Float(number) => Raw::Float(*number),
+        PumaValue::Text(text) | PumaValue::Symbol(text) => Raw::Word(text.clone()),
+        PumaValue::List(parts) => Raw::List(parts.iter().map(raw).collect()),
+        PumaValue::Map(_) => Raw::Other("a Hash"),
+        PumaValue::Object(_) => Raw::Other("an object"),
     }
 }
 
 /// Does the same for a number without a bound: infinity becomes 0, which means off.
-pub(super) fn whole(value: &Value) -> Raw {
+pub(super) fn whole(value: &PumaValue) -> Raw {
     match value {
-        Value::Float(number) if number.is_infinite() => Raw::Integer(0),
+        PumaValue::Float(number) if number.is_infinite() => Raw::Integer(0),
         value => raw(value),
     }
 }
 
-pub(super) fn text(value: &Value) -> String {
+pub(super) fn text(value: &PumaValue) -> String {
     match value {
-        Value::Text(text) | Value::Symbol(text) => text.clone(),
-        Value::Nil => String::new(),
-        Value::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(","),
+        PumaValue::Text(text) | PumaValue::Symbol(text) => text.clone(),
+        PumaValue::Nil => String::new(),
+        PumaValue::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }
@@ -409,24 +409,24 @@ pub(super) fn text(value: &Value) -> String {
 pub(super) fn truthy(call: &Call, default: bool) -> bool {
     match call.arguments.first() {
         None => default,
-        Some(value) => !matches!(value, Value::Nil | Value::Bool(false)),
+        Some(value) => !matches!(value, PumaValue::Nil | PumaValue::Bool(false)),
     }
 }
 
 /// Returns the number of workers. 0, nil and negative numbers are Puma's single mode, with one serving process. Puma truncates fractions.
-fn workers(value: Option<&Value>) -> Raw {
+fn workers(value: Option<&PumaValue>) -> Raw {
     let number = match value {
         None => Some(0.0),
-        Some(Value::Integer(number)) => Some(*number as f64),
-        Some(Value::Float(number)) => Some(*number),
-        Some(Value::Text(text)) if text.trim().is_empty() => Some(0.0),
-        Some(Value::Text(text)) => text.trim().parse().ok(),
+        Some(PumaValue::Integer(number)) => Some(*number as f64),
+        Some(PumaValue::Float(number)) => Some(*number),
+        Some(PumaValue::Text(text)) if text.trim().is_empty() => Some(0.0),
+        Some(PumaValue::Text(text)) => text.trim().parse().ok(),
         Some(_) => None,
     };
     match (number.filter(|number| number.is_finite()), value) {
         // A number beyond the limit is refused in its written form.
         (Some(number), _) if number < 1e6 => Raw::Integer((number as i64).max(1)),
-        (_, Some(Value::Text(text))) => Raw::Word(text.trim().to_owned()),
+        (_, Some(PumaValue::Text(text))) => Raw::Word(text.trim().to_owned()),
         (_, Some(value)) => raw(value),
         (_, None) => Raw::Integer(1),
     }
@@ -435,7 +435,7 @@ fn workers(value: Option<&Value>) -> Raw {
 /// Returns the range of threads. Puma can start threads from 0 on; here there is always at least one.
 fn threads(call: &Call) -> Raw {
     let text = |place: usize| match call.argument(place) {
-        Some(Value::Float(number)) => Some((*number as i64).to_string()),
+        Some(PumaValue::Float(number)) => Some((*number as i64).to_string()),
         other => other.map(|value| text(value).trim().to_owned()),
     };
     let least = text(0).unwrap_or_default();

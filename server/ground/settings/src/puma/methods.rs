@@ -5,9 +5,9 @@
 //! of `firebrick check` and the table of `docs/puma-rb.md` follow from the rows.
 
 use super::mapping::Mapping;
-use super::{Call, CallOutcome, Class};
+use super::{Call, CallOutcome, CallEffect};
 use crate::nearest::nearest;
-use Class::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
+use CallEffect::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 use Form::{Switch, Text, Value, Whole};
 
 /// How the method is defined for a puma.rb.
@@ -51,7 +51,7 @@ pub struct Method {
     pub name: &'static str,
     /// Names in Puma 5 to 8 with the same meaning.
     pub also: &'static [&'static str],
-    pub class: Class,
+    pub class: CallEffect,
     /// The effect here; for an ignored method, the reason.
     pub text: &'static str,
     pub(super) ruby: Ruby,
@@ -60,19 +60,19 @@ pub struct Method {
     pub(super) adds_up: bool,
 }
 
-const fn own(name: &'static str, class: Class, text: &'static str) -> Method {
+const fn own(name: &'static str, class: CallEffect, text: &'static str) -> Method {
     Method { name, also: &[], class, text, ruby: Ruby::Own, effect: Effect::Told, adds_up: false }
 }
 
-const fn setter(name: &'static str, class: Class, text: &'static str) -> Method {
+const fn setter(name: &'static str, class: CallEffect, text: &'static str) -> Method {
     Method { ruby: Ruby::Setter, ..own(name, class, text) }
 }
 
-const fn optional(name: &'static str, default: &'static str, class: Class, text: &'static str) -> Method {
+const fn optional(name: &'static str, default: &'static str, class: CallEffect, text: &'static str) -> Method {
     Method { ruby: Ruby::Optional(default), ..own(name, class, text) }
 }
 
-const fn hook(name: &'static str, class: Class, text: &'static str) -> Method {
+const fn hook(name: &'static str, class: CallEffect, text: &'static str) -> Method {
     Method { ruby: Ruby::Hook, ..own(name, class, text) }
 }
 

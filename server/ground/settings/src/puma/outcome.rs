@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use Class::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
+use CallEffect::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 
 /// The effect of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum CallEffect {
     /// Sets options.
     Mapped,
     /// Asks for something that this server always does.
@@ -24,7 +24,7 @@ pub enum Class {
     Ignored,
 }
 
-impl Class {
+impl CallEffect {
     /// Returns the name for tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ pub enum CallOutcome {
     /// A later call of the same method, on this line, wins.
     Overruled(usize),
     /// The description of the method from the table, or a more exact one of this call.
-    Is(Class, String),
+    Is(CallEffect, String),
     /// A method that a plugin added.
     Plugins,
 }
@@ -72,7 +72,7 @@ impl fmt::Display for CallOutcome {
 
 /// A call and its result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct CallDescription {
     /// The call as in the file.
     pub call: String,
     /// File and line.
@@ -82,10 +82,10 @@ pub struct Row {
     pub conditional: bool,
 }
 
-impl Row {
+impl CallDescription {
     /// Returns a line with the reason why the call does nothing, or `None` if it does something.
     pub fn note(&self) -> Option<String> {
-        let CallOutcome::Is(Class::Ignored, why) = &self.outcome else { return None };
+        let CallOutcome::Is(CallEffect::Ignored, why) = &self.outcome else { return None };
         Some(format!("{}:{}: {} is ignored: {why}", self.place.0.display(), self.place.1, self.call))
     }
 }

@@ -9,11 +9,11 @@ use super::call::{Call, number};
 use super::nearest_method;
 
 /// The calls of a `puma.rb`, or the reason why its evaluation failed.
-pub type Evaluated = Result<Vec<Call>, Refusal>;
+pub type Evaluated = Result<Vec<Call>, PumaRefusal>;
 
 /// The reason why a `puma.rb` could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PumaRefusal {
     /// The path for messages; empty if the exception came from another file.
     pub file: PathBuf,
     /// Counted from 1; 0 if unknown.
@@ -24,7 +24,7 @@ pub struct Refusal {
     pub text: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PumaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
             write!(f, "{}:{}: ", self.file.display(), self.line)?;
@@ -42,16 +42,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Refusal {
+impl PumaRefusal {
     /// Decodes a refusal from words.
     ///
     /// # Errors
     /// The words are malformed.
-    pub fn decode(words: &[&str]) -> Result<Refusal, String> {
+    pub fn decode(words: &[&str]) -> Result<PumaRefusal, String> {
         let [file, line, unknown, text] = words else {
             return Err(format!("{} words where a refusal has four", words.len()));
         };
-        Ok(Refusal {
+        Ok(PumaRefusal {
             file: file.into(),
             line: number(line)?,
             unknown: Some((*unknown).to_owned()).filter(|name| !name.is_empty()),
@@ -66,12 +66,12 @@ mod tests {
 
     #[test]
     fn refusals_name_place_and_nearest_method() {
-        let refusal = Refusal::decode(&["config/puma.rb", "7", "worker_timout", ""]).unwrap();
+        let refusal = PumaRefusal::decode(&["config/puma.rb", "7", "worker_timout", ""]).unwrap();
         let text =
             "config/puma.rb:7: worker_timout: Puma has no such setting; did you mean \"worker_timeout\"?";
         assert_eq!(refusal.to_string(), text);
-        let raised = Refusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
+        let raised = PumaRefusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
         assert_eq!(raised.to_string(), "config/puma.rb:2: KeyError: key not found: \"X\"");
-        assert!(Refusal::decode(&["a"]).is_err());
+        assert!(PumaRefusal::decode(&["a"]).is_err());
     }
 }

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{CallOutcome, Class, Mapped, Row};
-use crate::origin::Origin;
+use super::{CallOutcome, CallEffect, Mapped, CallDescription};
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::table;
 use crate::written::Written;
@@ -58,11 +58,11 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
         }
     }
     comments(&mut text, "What happens without a setting:", mapped, |row| match &row.outcome {
-        CallOutcome::Is(Class::Always, why) => Some(format!("{}: {why}", row.call)),
+        CallOutcome::Is(CallEffect::Always, why) => Some(format!("{}: {why}", row.call)),
         _ => None,
     });
     comments(&mut text, "What has no equivalent:", mapped, |row| match &row.outcome {
-        CallOutcome::Is(Class::Ignored, why) => Some(format!("{}: {why}", row.call)),
+        CallOutcome::Is(CallEffect::Ignored, why) => Some(format!("{}: {why}", row.call)),
         CallOutcome::Plugins => Some(format!("{}: it is its plugin's", row.call)),
         _ => None,
     });
@@ -70,10 +70,10 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
         "What is Ruby: leave it in {shown} and start with -C {shown}, or move it into config.ru (docs/hooks.md):"
     );
     comments(&mut text, &how, mapped, |row| match &row.outcome {
-        CallOutcome::Is(Class::Hook | Class::Request | Class::Background, what) => {
+        CallOutcome::Is(CallEffect::Hook | CallEffect::Request | CallEffect::Background, what) => {
             Some(format!("{}: {what}", row.call))
         }
-        CallOutcome::Is(Class::Mapped, what) if row.call.starts_with("app") => {
+        CallOutcome::Is(CallEffect::Mapped, what) if row.call.starts_with("app") => {
             Some(format!("{}: {what}", row.call))
         }
         _ => None,
@@ -92,14 +92,14 @@ pub fn left_out(mapped: &Mapped) -> usize {
 }
 
 /// Returns whether a condition decides that the value's call is made, or with which argument.
-fn is_conditional(mapped: &Mapped, key: &str, origin: &Origin) -> bool {
+fn is_conditional(mapped: &Mapped, key: &str, origin: &ValueSource) -> bool {
     let here =
-        |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
-    let sets = |row: &Row| matches!(&row.outcome, CallOutcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
+        |row: &CallDescription| matches!(origin, ValueSource::Puma { path, line, .. } if row.place == (path.clone(), *line));
+    let sets = |row: &CallDescription| matches!(&row.outcome, CallOutcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
     mapped.rows.iter().any(|row| row.conditional && (here(row) || sets(row)))
 }
 
-fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&Row) -> Option<String>) {
+fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&CallDescription) -> Option<String>) {
     let lines: Vec<String> = mapped
         .rows
         .iter()
@@ -114,7 +114,7 @@ fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&Row)
     }
 }
 
-fn place(origin: &Origin) -> String {
+fn place(origin: &ValueSource) -> String {
     // A path may contain a line break, which would end the comment.
     origin.to_string().replace(char::is_control, "?")
 }

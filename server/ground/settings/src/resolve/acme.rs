@@ -6,7 +6,7 @@ use crate::kind::ValueKind;
 use crate::kind::names::Domains;
 use crate::kind::texts::{Choice, Text};
 use crate::nearest::nearest;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::table::acme::{
     ASK, CA, CHALLENGE, DIR, DIRECTORY, DNS_COMMAND, DOMAINS, EAB_HMAC, EAB_KID, EMAIL, ON_DEMAND, PER_HOUR,
     PROFILE, RETRY, STAGING, STORAGE,
@@ -58,7 +58,7 @@ pub(super) fn acme(taker: &Taker<'_>, given: &WrittenValues, facts: &ResolveCont
              server order certificates for any name",
         );
     }
-    if !on && ask.origin != Origin::Default {
+    if !on && ask.origin != ValueSource::Default {
         taker.warn("acme.ask has no effect, because acme.on_demand is not set".to_owned());
     }
     let on_demand =
@@ -95,7 +95,7 @@ fn staging(taker: &Taker<'_>, directory: &str) -> Option<String> {
 /// Returns the domains, unless they are meant for a proxy in front.
 fn domains(taker: &Taker<'_>) -> Vec<String> {
     let taken = taker.take(&DOMAINS);
-    let for_a_proxy = matches!(taken.origin, Origin::Env(_)) && matches!(taker.origin(&PORT), Origin::Env(_));
+    let for_a_proxy = matches!(taken.origin, ValueSource::Env(_)) && matches!(taker.origin(&PORT), ValueSource::Env(_));
     if for_a_proxy {
         taker.warn(format!(
             "{} is ignored, because PORT suggests a TLS proxy in front; use --domain to obtain a certificate here",

@@ -1,7 +1,7 @@
 //! Rules between limits and timeouts.
 
 use super::ResolveContext;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::settings::{Limits, Settings, Timeouts};
 use crate::table::section::Section;
 use crate::table::taker::Taker;
@@ -15,13 +15,13 @@ use std::time::Duration;
 /// is never replaced, because the server did not start it.
 pub(super) fn limits(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Limits {
     let mut limits = Limits::take(taker);
-    if (development || facts.attached) && taker.origin(&l::predict_wait) == Origin::Default {
+    if (development || facts.attached) && taker.origin(&l::predict_wait) == ValueSource::Default {
         limits.predict_wait = false;
     }
     if facts.attached {
         (limits.worker_memory, limits.max_requests, limits.max_age) = (None, None, None);
     }
-    if taker.origin(&l::max_uri) == Origin::Default {
+    if taker.origin(&l::max_uri) == ValueSource::Default {
         limits.max_uri = limits.max_uri.min(limits.max_header_bytes / 2);
     } else if limits.max_uri >= limits.max_header_bytes {
         let head = text::size::exact(limits.max_header_bytes as u64);
@@ -41,10 +41,10 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn timeouts(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Timeouts {
     let mut timeouts = Timeouts::take(taker);
-    if development && taker.origin(&t::queue) == Origin::Default {
+    if development && taker.origin(&t::queue) == ValueSource::Default {
         timeouts.queue = PATIENCE;
     }
-    if facts.attached || (development && taker.origin(&t::worker) == Origin::Default) {
+    if facts.attached || (development && taker.origin(&t::worker) == ValueSource::Default) {
         timeouts.worker = None;
     }
     if facts.attached {
@@ -53,7 +53,7 @@ pub(super) fn timeouts(taker: &Taker<'_>, facts: &ResolveContext, development: b
     if facts.kubernetes {
         timeouts.lame_duck.get_or_insert(CLUSTER_HEARS);
     }
-    if timeouts.body_min_rate.is_none() && taker.origin(&t::body_grace) != Origin::Default {
+    if timeouts.body_min_rate.is_none() && taker.origin(&t::body_grace) != ValueSource::Default {
         taker.warn("timeouts.body_grace has no effect, because timeouts.body_min_rate is off".to_owned());
     }
     timeouts

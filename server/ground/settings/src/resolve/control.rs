@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::ResolveContext;
 use super::listen::fits_a_socket;
 use crate::kind::lists::ControlPart;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::settings::Control;
 use crate::table::listen::{CONTROL, CONTROL_TOKEN};
 use crate::table::taker::{CheckedValue, Taker};
@@ -32,7 +32,7 @@ pub(super) fn control(taker: &Taker<'_>, facts: &ResolveContext) -> Control {
     listen.extend(written.iter().filter(|address| unix(address)).cloned());
     listen.extend(written.iter().filter(|address| !unix(address)).cloned());
     // Clients use the typed address, not one that the server would add to it.
-    let typed = matches!(origin, Origin::Flag(_)).then(|| written.first().cloned()).flatten();
+    let typed = matches!(origin, ValueSource::Flag(_)).then(|| written.first().cloned()).flatten();
     let by_link = typed_auto.filter(|link| link.exists).map(|link| ControlAddress::Unix(link.path.clone()));
     let ask = typed.or(by_link).or(elsewhere.map(ControlAddress::Unix)).or_else(|| listen.first().cloned());
     let link = typed_auto.map(|link| link.path.clone());
@@ -49,7 +49,7 @@ fn check(taker: &Taker<'_>, parts: &[ControlPart], written: &[ControlAddress]) {
         }
     }
     let names = taker.written(&CONTROL).iter().filter_map(|written| match &written.origin {
-        Origin::Flag(name) => Some(name),
+        ValueSource::Flag(name) => Some(name),
         _ => None,
     });
     if names.collect::<BTreeSet<_>>().len() > 1 {

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::settings::Settings;
 use crate::table::app;
 use crate::table::entry::{About, Category};
@@ -53,20 +53,20 @@ fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
 
 fn addresses(taker: &Taker<'_>, binds: CheckedValue<Vec<Bind>>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     let mut host = taker.take(&HOST);
-    if host.origin == Origin::Default && !ipv6 {
+    if host.origin == ValueSource::Default && !ipv6 {
         host.value = ALL_OF_IPV4.to_owned();
     }
     let any = !binds.value.is_empty();
-    let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
-    let by_variable = matches!(port.origin, Origin::Env(_));
+    let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, ValueSource::Env(_))));
+    let by_variable = matches!(port.origin, ValueSource::Env(_));
     if obtains && !any {
-        let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
+        let http = if port.origin == ValueSource::Default || by_variable { 80 } else { port.value };
         let mut hosts = vec![host.value];
         // The CA verifies a name with an AAAA record over IPv6, and clients visit it that way. With port 0 the kernel would choose two different
         // ports.
         match host.origin {
-            Origin::Default if ipv6 && http != 0 => hosts.insert(0, ALL_OF_IPV4.to_owned()),
-            Origin::Default if !ipv6 => taker.warn(
+            ValueSource::Default if ipv6 && http != 0 => hosts.insert(0, ALL_OF_IPV4.to_owned()),
+            ValueSource::Default if !ipv6 => taker.warn(
                 "this machine has no IPv6: names that are verified here must have no AAAA record".to_owned(),
             ),
             _ => {}
@@ -76,8 +76,8 @@ fn addresses(taker: &Taker<'_>, binds: CheckedValue<Vec<Bind>>, obtains: bool, i
         return plain.chain(encrypted).collect();
     }
     let address = Bind::tcp(host.value.clone(), port.value);
-    let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));
-    let adds_port = port.origin != Origin::Default && by_flag(&port.origin) == by_flag(&binds.origin);
+    let by_flag = |origin: &ValueSource| matches!(origin, ValueSource::Flag(_));
+    let adds_port = port.origin != ValueSource::Default && by_flag(&port.origin) == by_flag(&binds.origin);
     if !any || (by_flag(&port.origin) && !by_flag(&binds.origin)) {
         return vec![address];
     }
@@ -119,10 +119,10 @@ fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
 }
 
 /// Warns of a port or host without effect. A flag that overrides the file needs no warning; a value as strong as the binds does.
-fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]) {
+fn warn_of_unused(taker: &Taker<'_>, binds: &ValueSource, parts: [(&str, &ValueSource); 2]) {
     for (name, origin) in parts {
-        let overruled = matches!(binds, Origin::Flag(_)) && !matches!(origin, Origin::Flag(_));
-        if *origin != Origin::Default && !overruled {
+        let overruled = matches!(binds, ValueSource::Flag(_)) && !matches!(origin, ValueSource::Flag(_));
+        if *origin != ValueSource::Default && !overruled {
             taker.warn(format!("{name} from {origin} has no effect, because {binds} says where to listen"));
         }
     }

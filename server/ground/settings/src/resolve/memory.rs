@@ -2,7 +2,7 @@
 
 use super::ResolveContext;
 use crate::auto::auto_memory;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::settings::Settings;
 use crate::table::taker::Taker;
 use crate::table::{cache as c, limits as l};
@@ -60,7 +60,7 @@ pub(super) fn memory(taker: &Taker<'_>, settings: &mut Settings, facts: &Resolve
     }
     let (threads, heap) = (u64::from(settings.front_threads), settings.mruby.heap as u64);
     let all = threads.saturating_mul(heap);
-    if taker.origin(&l::memory) != Origin::Default && !settings.mruby.routes.is_empty() && all > limit {
+    if taker.origin(&l::memory) != ValueSource::Default && !settings.mruby.routes.is_empty() && all > limit {
         taker.warn(format!(
             "limits.memory is {}, but the handlers of {threads} front threads may take {} (mruby.heap): requests get 503 if they do",
             size(limit),

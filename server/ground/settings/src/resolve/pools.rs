@@ -8,7 +8,7 @@ use super::named::Reader;
 use crate::kind::lists::{PathPrefixes, ThreadRange};
 use crate::kind::numbers::Count;
 use crate::kind::{Mistake, ValueKind};
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::table::taker::Taker;
 use crate::table::workers::{FIBER_PATHS, FIBERS};
 use crate::table::{limits, queue, timeouts};
@@ -120,7 +120,7 @@ fn fibers(taker: &Taker<'_>, facts: &ResolveContext, own: &Pool, most: u64) -> (
     let (taken, paths) = (taker.take(&FIBERS), taker.take(&FIBER_PATHS));
     let written = !paths.value.is_empty();
     let Some(fibers) = taken.value else {
-        if written && taken.origin == Origin::Default {
+        if written && taken.origin == ValueSource::Default {
             let problem =
                 "fibers is not set: set it to how many requests for these paths may be served at a time";
             taker.conflict(&FIBER_PATHS.about, problem);

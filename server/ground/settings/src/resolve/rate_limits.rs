@@ -10,7 +10,7 @@ use crate::kind::texts::HeaderName;
 use crate::raw::Raw;
 use crate::table::taker::Taker;
 use crate::value::proxies::Cidr;
-use crate::value::rate_limit::{Rate, RateKey, RateLimit};
+use crate::value::rate_limit::{RequestRate, RateKey, RateLimit};
 use crate::written::{Named, Written, WrittenValues};
 
 /// The keys of a limit.
@@ -29,7 +29,7 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
     let (mut rate, mut burst) = (None, None);
     let mut limit = RateLimit {
         name: named.name.clone(),
-        rate: Rate { count: 1, period: std::time::Duration::from_secs(1) },
+        rate: RequestRate { count: 1, period: std::time::Duration::from_secs(1) },
         burst: 1,
         paths: vec![String::new()],
         methods: Vec::new(),
@@ -52,7 +52,7 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
         }
     }
     let Some(rate) = rate else {
-        reader.refuse("", &named.written, format!("expected {}: rate is missing", Rate::EXPECTED));
+        reader.refuse("", &named.written, format!("expected {}: rate is missing", RequestRate::EXPECTED));
         return None;
     };
     limit.rate = rate?;
@@ -61,9 +61,9 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
 }
 
 impl Reader<'_> {
-    fn rate(&self, written: &Written) -> Option<Rate> {
-        let rate = written.raw.text().or_mistake().and_then(Rate::parse);
-        rate.map_err(|why| self.refuse("rate", written, format!("expected {}", why.explain(Rate::EXPECTED))))
+    fn rate(&self, written: &Written) -> Option<RequestRate> {
+        let rate = written.raw.text().or_mistake().and_then(RequestRate::parse);
+        rate.map_err(|why| self.refuse("rate", written, format!("expected {}", why.explain(RequestRate::EXPECTED))))
             .ok()
     }
 

@@ -1,7 +1,7 @@
 //! Threads: two variables each set one half.
 
 use crate::kind::numbers::Count;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::table::taker::Taker;
 use crate::table::workers::THREADS;
 use crate::value::threads::Threads;
@@ -15,13 +15,13 @@ const MOST: Count = Count { min: 1, max: Threads::MOST as u64 };
 /// gives way when the halves contradict each other.
 pub(super) fn threads(taker: &Taker<'_>) -> Threads {
     let written = taker.written(&THREADS);
-    let flag = written.iter().any(|written| matches!(written.origin, Origin::Flag(_)));
-    let base = taker.take_where(&THREADS, |origin| !matches!(origin, Origin::Env(_))).value;
+    let flag = written.iter().any(|written| matches!(written.origin, ValueSource::Flag(_)));
+    let base = taker.take_where(&THREADS, |origin| !matches!(origin, ValueSource::Env(_))).value;
     if flag {
         return base;
     }
     let half = |name: &str, kind: &Count| {
-        let variable = |written: &&Written| matches!(&written.origin, Origin::Env(known) if known == name);
+        let variable = |written: &&Written| matches!(&written.origin, ValueSource::Env(known) if known == name);
         let written = written.iter().find(variable)?;
         taker.choose(&THREADS, written);
         taker.read::<u16, _>(&THREADS, kind, written)

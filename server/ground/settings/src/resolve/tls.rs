@@ -90,7 +90,7 @@ pub(super) fn tls(
     }
     let ticket_secret = taker.take(&TICKET_SECRET).value;
     let file = taker.take(&TICKET_SECRET_FILE);
-    let by_default = file.origin == crate::origin::Origin::Default;
+    let by_default = file.origin == crate::origin::ValueSource::Default;
     let file = if by_default { Some(facts.state_dir.join("tickets.secret")) } else { file.value };
     let ticket_secret_file = file.filter(|_| ticket_secret.is_none());
     Tls {

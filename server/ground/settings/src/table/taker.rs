@@ -7,7 +7,7 @@ use std::path::Path;
 use super::entry::{About, OptionEntry};
 use crate::error::Error;
 use crate::kind::ValueKind;
-use crate::origin::Origin;
+use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::written::{Written, WrittenValues};
 
@@ -16,7 +16,7 @@ use crate::written::{Written, WrittenValues};
 pub struct Choice {
     pub key: &'static str,
     pub value: String,
-    pub origin: Origin,
+    pub origin: ValueSource,
 }
 
 /// The text that replaces a secret.
@@ -34,7 +34,7 @@ fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
 #[derive(Debug)]
 pub(crate) struct CheckedValue<T> {
     pub(crate) value: T,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ValueSource,
 }
 
 /// Reads values for `resolve`. Its parts share it, hence the cells.
@@ -67,12 +67,12 @@ impl<'a> Taker<'a> {
     pub(crate) fn take_where<T>(
         &self,
         entry: &'static OptionEntry<T>,
-        wanted: impl Fn(&Origin) -> bool,
+        wanted: impl Fn(&ValueSource) -> bool,
     ) -> CheckedValue<T> {
         let mut taken = None;
         for written in self.written(entry).iter().filter(|written| wanted(&written.origin)) {
             let wins = taken.is_none();
-            if !wins && matches!(written.origin, Origin::Env(_)) {
+            if !wins && matches!(written.origin, ValueSource::Env(_)) {
                 continue;
             }
             let value = self.read(entry, entry.kind, written);
@@ -81,7 +81,7 @@ impl<'a> Taker<'a> {
                 taken = Some((value.unwrap_or_else(|| default(entry)), written.origin.clone()));
             }
         }
-        let (value, origin) = taken.unwrap_or_else(|| (default(entry), Origin::Default));
+        let (value, origin) = taken.unwrap_or_else(|| (default(entry), ValueSource::Default));
         CheckedValue { value: entry.kind.anchor(value, origin.base(self.typed_in, self.dir)), origin }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Taker<'a> {
     }
 
     /// Resolves the relative paths of a value against the place where it was written.
-    pub(crate) fn anchor<T>(&self, kind: &dyn ValueKind<T>, value: T, origin: &Origin) -> T {
+    pub(crate) fn anchor<T>(&self, kind: &dyn ValueKind<T>, value: T, origin: &ValueSource) -> T {
         kind.anchor(value, origin.base(self.typed_in, self.dir))
     }
 
@@ -122,8 +122,8 @@ impl<'a> Taker<'a> {
     }
 
     /// Returns the origin of the option's value.
-    pub(crate) fn origin<T>(&self, entry: &OptionEntry<T>) -> Origin {
-        self.written(entry).first().map_or(Origin::Default, |written| written.origin.clone())
+    pub(crate) fn origin<T>(&self, entry: &OptionEntry<T>) -> ValueSource {
+        self.written(entry).first().map_or(ValueSource::Default, |written| written.origin.clone())
     }
 
     /// Records that the option's strongest value contradicts another option.
@@ -133,7 +133,7 @@ impl<'a> Taker<'a> {
                 Error::conflict(about.key, &shown(about, &written.raw), &written.origin, problem)
             }
             None => {
-                Error::conflict(about.key, &Raw::Word(about.default.to_owned()), &Origin::Default, problem)
+                Error::conflict(about.key, &Raw::Word(about.default.to_owned()), &ValueSource::Default, problem)
             }
         };
         self.errors.borrow_mut().push(error);

@@ -13,7 +13,7 @@ pub struct RateLimit {
     /// Letters, digits, `-` and `_`; unique among the limits.
     pub name: String,
     /// The sustained rate.
-    pub rate: Rate,
+    pub rate: RequestRate,
     /// Requests that are admitted at once after a pause; at least 1.
     pub burst: u32,
     /// Path prefixes whose requests count, without a trailing slash; the root is empty.
@@ -52,29 +52,29 @@ impl fmt::Display for RateLimit {
 
 /// A number of requests in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct RequestRate {
     /// Requests; at least 1.
     pub count: u32,
     /// From a second to a day, and at least a microsecond per request.
     pub period: Duration,
 }
 
-impl Rate {
+impl RequestRate {
     /// The most requests in a period.
     const MOST: u32 = 1_000_000;
     /// Reads `100/s`, `5/m`, `1000/h`, `10/30s`.
-    pub(crate) fn parse(text: &str) -> Result<Rate, Mistake> {
+    pub(crate) fn parse(text: &str) -> Result<RequestRate, Mistake> {
         let rate = text::rate::parse(text)?;
         let period = rate.period.filter(|seconds| *seconds <= 86_400).or_mistake()?;
-        let is_sound = rate.count.fract() == 0.0 && (1.0..=f64::from(Rate::MOST)).contains(&rate.count);
-        is_sound.then(|| Rate { count: rate.count as u32, period: Duration::from_secs(period) }).or_mistake()
+        let is_sound = rate.count.fract() == 0.0 && (1.0..=f64::from(RequestRate::MOST)).contains(&rate.count);
+        is_sound.then(|| RequestRate { count: rate.count as u32, period: Duration::from_secs(period) }).or_mistake()
     }
 
-    /// The form that [`Rate::parse`] expects.
+    /// The form that [`RequestRate::parse`] expects.
     pub(crate) const EXPECTED: &'static str = "a number of requests, at most 1000000, and a period of at most a day, such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\"";
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for RequestRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text::rate::exact(self.count.into(), self.period.as_secs()))
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn rates_are_written_as_people_say_them() {
-        let read = |text| Rate::parse(text).ok().map(|rate| (rate.count, rate.period.as_secs()));
+        let read = |text| RequestRate::parse(text).ok().map(|rate| (rate.count, rate.period.as_secs()));
         assert_eq!(read("100/s"), Some((100, 1)));
         assert_eq!(read("5 / m"), Some((5, 60)));
         assert_eq!(read("1000/h"), Some((1000, 3_600)));
@@ -125,13 +125,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_shown_is_read_again(count in 1u32..=1_000_000, seconds in 1u64..=86_400) {
-            let rate = Rate { count, period: Duration::from_secs(seconds) };
-            prop_assert_eq!(Rate::parse(&rate.to_string()), Ok(rate));
+            let rate = RequestRate { count, period: Duration::from_secs(seconds) };
+            prop_assert_eq!(RequestRate::parse(&rate.to_string()), Ok(rate));
         }
 
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,20}") {
-            let _ = Rate::parse(&text);
+            let _ = RequestRate::parse(&text);
         }
     }
 }

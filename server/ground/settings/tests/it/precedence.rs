@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use settings::{
-    AccessLog, Attached, Bind, Control, ControlAddress, ErrorLog, Loaded, LogFormat, Origin, Settings,
+    AccessLog, Attached, Bind, Control, ControlAddress, ErrorLog, Loaded, LogFormat, ValueSource, Settings,
     Threads, Workers, load_attached,
 };
 use shared::{App, below};
@@ -132,12 +132,12 @@ fn origins_name_the_place() {
     let loaded = app.loaded();
     let choices: Vec<_> =
         loaded.choices.iter().map(|c| (c.key, c.value.as_str(), c.origin.clone())).collect();
-    let file = Origin::File { path: "firebrick.toml".into(), line: 3 };
+    let file = ValueSource::File { path: "firebrick.toml".into(), line: 3 };
     assert_eq!(
         choices,
         [
-            ("port", "80", Origin::Flag("--port".into())),
-            ("workers", "1", Origin::Env("WEB_CONCURRENCY".into())),
+            ("port", "80", ValueSource::Flag("--port".into())),
+            ("workers", "1", ValueSource::Env("WEB_CONCURRENCY".into())),
             ("limits.max_queue", "5", file),
         ]
     );

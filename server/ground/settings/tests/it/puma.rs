@@ -2,11 +2,11 @@
 
 use crate::shared;
 
-use settings::puma::{Call, CallOutcome, Value};
-use settings::{Bind, Origin};
+use settings::puma::{Call, CallOutcome, PumaValue};
+use settings::{Bind, ValueSource};
 use shared::{App, below};
 
-fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
+fn call(line: usize, method: &str, arguments: &[PumaValue]) -> Call {
     let file = "config/puma.rb".into();
     Call {
         file,
@@ -18,8 +18,8 @@ fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     }
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.into())
+fn text(text: &str) -> PumaValue {
+    PumaValue::Text(text.into())
 }
 
 fn with_puma() -> App {
@@ -58,8 +58,8 @@ fn it_is_weaker_than_all_but_defaults() {
     let app = with_puma().var("WEB_CONCURRENCY", "4").flag("--port", "80").flag("--config", "config/puma.rb");
     app.write("firebrick.toml", "tag = 'toml'");
     let calls = [
-        call(1, "workers", &[Value::Integer(2)]),
-        call(2, "threads", &[Value::Integer(2), Value::Integer(6)]),
+        call(1, "workers", &[PumaValue::Integer(2)]),
+        call(2, "threads", &[PumaValue::Integer(2), PumaValue::Integer(6)]),
         call(3, "port", &[text("3000")]),
         call(4, "tag", &[text("puma")]),
     ];
@@ -72,7 +72,7 @@ fn it_is_weaker_than_all_but_defaults() {
     assert_eq!(settings.binds, [Bind::tcp("::", 80)]);
     let threads = loaded.choices.iter().find(|choice| choice.key == "threads").unwrap();
     let place = ("config/puma.rb".into(), 2, "threads 2, 6".into());
-    assert_eq!(threads.origin, Origin::Puma { path: place.0, line: place.1, call: place.2 });
+    assert_eq!(threads.origin, ValueSource::Puma { path: place.0, line: place.1, call: place.2 });
     let outcome = |index: usize| loaded.puma.as_ref().unwrap()[index].outcome.clone();
     assert_eq!(outcome(2), CallOutcome::Sets(vec![("port", "3000".into())]));
 }
@@ -81,7 +81,7 @@ fn it_is_weaker_than_all_but_defaults() {
 fn its_values_are_judged_as_all_others() {
     let app = with_puma();
     let calls =
-        [call(3, "workers", &[text("many")]), call(5, "worker_timeout", &[Value::Object("Object".into())])];
+        [call(3, "workers", &[text("many")]), call(5, "worker_timeout", &[PumaValue::Object("Object".into())])];
     let errors = app.evaluated(&calls).unwrap_err().to_string();
     let lines: Vec<&str> = errors.lines().collect();
     assert!(lines[0].starts_with("config/puma.rb:3: workers \"many\": expected "), "{errors}");

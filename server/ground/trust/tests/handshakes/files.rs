@@ -2,7 +2,7 @@
 
 use crate::parties::{Maker, file_error, half};
 use std::path::Path;
-use trust::{Identity, Role, Trusted};
+use trust::{Identity, FilePurpose, Trusted};
 
 const NOWHERE: &str = "/nowhere/to/be.pem";
 
@@ -22,7 +22,7 @@ fn trusted_certificates() {
     for (file, expected) in files {
         for trusted in [Trusted::File(&file), Trusted::SystemAndFile(&file)] {
             let (role, path, why) = file_error(trusted, None);
-            assert_eq!((role, path), (Role::Trusted, file.clone()));
+            assert_eq!((role, path), (FilePurpose::Trusted, file.clone()));
             assert!(why.contains(expected), "{why}");
         }
     }
@@ -40,18 +40,18 @@ fn client_certificates_and_keys() {
     let with_certificate = |certificate| Identity { certificate, ..made.identity() };
     let with_key = |key| Identity { key, ..made.identity() };
     let files = [
-        (with_certificate(Path::new(NOWHERE)), Role::Certificate, "No such file"),
-        (with_certificate(&made.key_pem), Role::Certificate, "contains no certificate"),
-        (with_certificate(&other.pem), Role::Certificate, "0.key is not its key"),
-        (with_key(Path::new(NOWHERE)), Role::Key, "No such file"),
-        (with_key(&made.pem), Role::Key, "contains no unencrypted private key"),
-        (with_key(&encrypted), Role::Key, "contains no unencrypted private key"),
-        (with_key(&half), Role::Key, "-----END is missing"),
-        (with_key(&broken), Role::Key, "a private key that cannot be used"),
+        (with_certificate(Path::new(NOWHERE)), FilePurpose::Certificate, "No such file"),
+        (with_certificate(&made.key_pem), FilePurpose::Certificate, "contains no certificate"),
+        (with_certificate(&other.pem), FilePurpose::Certificate, "0.key is not its key"),
+        (with_key(Path::new(NOWHERE)), FilePurpose::Key, "No such file"),
+        (with_key(&made.pem), FilePurpose::Key, "contains no unencrypted private key"),
+        (with_key(&encrypted), FilePurpose::Key, "contains no unencrypted private key"),
+        (with_key(&half), FilePurpose::Key, "-----END is missing"),
+        (with_key(&broken), FilePurpose::Key, "a private key that cannot be used"),
     ];
     for (identity, expected, message) in files {
         let (role, path, why) = file_error(Trusted::Any, Some(identity));
-        let file = if expected == Role::Key { identity.key } else { identity.certificate };
+        let file = if expected == FilePurpose::Key { identity.key } else { identity.certificate };
         assert_eq!((role, path.as_path()), (expected, file));
         assert!(why.contains(message), "{message}: {why}");
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tls::{Certificate, Certificates, OnDemand, Source};
+use tls::{Certificate, Certificates, OnDemandHook, CertificateSource};
 
 use super::leaves::Leaves;
 use super::{COVERED, Error};
@@ -26,7 +26,7 @@ pub fn serve(
 ) -> Result<Pin<Box<dyn Future<Output = ()> + Send>>, Error> {
     let leaves = Arc::new(leaves);
     let nameless = |leaves: &Leaves| leaves.leaf(None, SystemTime::now());
-    certificates.set(Source::Local, nameless(&leaves)?.into_iter().collect());
+    certificates.set(CertificateSource::Local, nameless(&leaves)?.into_iter().collect());
     let log: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(log);
     certificates.add_on_demand(Arc::new(Hook {
         leaves: leaves.clone(),
@@ -38,7 +38,7 @@ pub fn serve(
         loop {
             tokio::time::sleep(LOOK).await;
             match nameless(&leaves) {
-                Ok(leaf) => certificates.set(Source::Local, leaf.into_iter().collect()),
+                Ok(leaf) => certificates.set(CertificateSource::Local, leaf.into_iter().collect()),
                 Err(why) => log(&why.to_string()),
             }
         }
@@ -66,7 +66,7 @@ impl Hook {
     }
 }
 
-impl OnDemand for Hook {
+impl OnDemandHook for Hook {
     fn certificate(
         &self,
         name: String,

@@ -5,7 +5,7 @@
 //! 2. A file is replaced atomically: the new file reaches the disk before it gets the name.
 //! 3. A lease is a kernel lock on a file: it ends with its process. Two servers with one directory order once.
 
-use super::{Error, Item, Lease, MAX_ITEM, Pending, Store, place_of};
+use super::{Error, Item, Lease, MAX_ITEM, Pending, CertificateStore, place_of};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -59,7 +59,7 @@ impl Folder {
     /// Loads an item. Blocks.
     ///
     /// # Errors
-    /// See [`Store::load`].
+    /// See [`CertificateStore::load`].
     pub fn read(&self, item: &Item) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path.join(item.name());
         let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ impl Folder {
     /// Saves an item. Blocks.
     ///
     /// # Errors
-    /// See [`Store::save`].
+    /// See [`CertificateStore::save`].
     pub fn write(&self, item: &Item, bytes: &[u8]) -> Result<(), Error> {
         self.create().map_err(|error| explain(&self.path, "created", &error))?;
         let path = self.path.join(item.name());
@@ -154,7 +154,7 @@ impl Lease for Locked {
 }
 
 /// All calls block: the files are small, and the thread has nothing else to do.
-impl Store for Folder {
+impl CertificateStore for Folder {
     fn describe(&self) -> String {
         self.path.display().to_string()
     }

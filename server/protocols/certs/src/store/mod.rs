@@ -1,4 +1,4 @@
-//! Keeps accounts and certificates, so that a restart needs no orders: [`Store`].
+//! Keeps accounts and certificates, so that a restart needs no orders: [`CertificateStore`].
 //!
 //! Contract:
 //! 1. A saved item is loaded whole or not at all: a reader never sees half of a certificate, or a key without its chain.
@@ -67,7 +67,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A place for the account and the certificates of one directory of a CA.
-pub trait Store {
+pub trait CertificateStore {
     /// Describes the place, for people.
     fn describe(&self) -> String;
 

@@ -6,8 +6,8 @@
 //! 3. Redis must be as private as a directory of keys, because it holds them unencrypted. The user is
 //!    responsible for TLS (`rediss://`) and a password.
 
-use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, Store, place_of};
-use ::redis::{Client, Config, Value, ValueSink};
+use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, CertificateStore, place_of};
+use ::redis::{RedisClient, RedisConfig, Value, ValueSink};
 use std::rc::Rc;
 
 /// Deletes a lease if this server still holds it.
@@ -22,7 +22,7 @@ const CHALLENGES: &[u8] = b"900000";
 /// A Redis database, for one directory of a CA.
 #[derive(Clone)]
 pub struct Redis {
-    client: Rc<Client<ValueSink>>,
+    client: Rc<RedisClient<ValueSink>>,
     prefix: String,
 }
 
@@ -32,10 +32,10 @@ impl Redis {
     /// # Errors
     /// The URL is invalid. The text says why.
     pub fn new(url: &str, directory: &str) -> Result<Redis, Error> {
-        let mut config = Config::default();
+        let mut config = RedisConfig::default();
         config.set_url(url).map_err(|why| Error(format!("acme.storage: {why}")))?;
         let prefix = format!("firebrick:certs:{}", place_of(directory));
-        Ok(Redis { client: Rc::new(Client::new(config)), prefix })
+        Ok(Redis { client: Rc::new(RedisClient::new(config)), prefix })
     }
 
     fn key(&self, name: &str) -> Vec<u8> {
@@ -47,13 +47,13 @@ impl Redis {
     }
 }
 
-async fn run(client: &Client<ValueSink>, words: &[&[u8]]) -> Result<Value, Error> {
+async fn run(client: &RedisClient<ValueSink>, words: &[&[u8]]) -> Result<Value, Error> {
     let config = client.config();
     let reply = client.call(words, config.command_timeout + config.connect_timeout).await;
     reply.map_err(|why| Error(format!("Redis on {}: {why}", config.address)))
 }
 
-impl Store for Redis {
+impl CertificateStore for Redis {
     fn describe(&self) -> String {
         format!("Redis on {}", self.client.config().address)
     }
@@ -98,7 +98,7 @@ impl Store for Redis {
 
 /// A key that this server holds until it expires.
 struct Leased {
-    client: Rc<Client<ValueSink>>,
+    client: Rc<RedisClient<ValueSink>>,
     key: Vec<u8>,
     owner: Vec<u8>,
 }

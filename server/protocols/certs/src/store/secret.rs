@@ -6,7 +6,7 @@
 //! 3. Each call takes at most [`PATIENCE`]: a server starts without Redis.
 
 use super::Error;
-use ::redis::{Client, Config, Value, ValueSink};
+use ::redis::{RedisClient, RedisConfig, Value, ValueSink};
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -35,11 +35,11 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
 /// Redis does not respond, or the key holds something else. The text says which.
 pub async fn request_shared_secret(url: &str, group: &str) -> Result<String, Error> {
     let made = tls::random_secret().map_err(|why| Error(format!("no random numbers: {why}")))?;
-    let mut config = Config { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..Config::default() };
+    let mut config = RedisConfig { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..RedisConfig::default() };
     config.set_url(url).map_err(|why| Error(format!("shared.redis: {why}")))?;
     let address = config.address.to_string();
     let failed = |why: &str| Error(format!("Redis on {address}: {why}"));
-    let all = ask(Client::new(config), format!("firebrick:{group}:tickets"), made);
+    let all = ask(RedisClient::new(config), format!("firebrick:{group}:tickets"), made);
     let asked = tokio::time::timeout(PATIENCE, all).await;
     let secret =
         asked.unwrap_or_else(|_| Err("no reply within 2 s".to_owned())).map_err(|why| failed(&why))?;
@@ -52,7 +52,7 @@ pub async fn request_shared_secret(url: &str, group: &str) -> Result<String, Err
 }
 
 /// Sets the key if it is missing. Returns its value.
-async fn ask(client: Client<ValueSink>, key: String, made: String) -> Result<String, String> {
+async fn ask(client: RedisClient<ValueSink>, key: String, made: String) -> Result<String, String> {
     let (key, made) = (key.as_bytes(), made.as_bytes());
     // The following GET shows the result.
     let _ = client.call(&[b"SET", key, made, b"NX"], PATIENCE).await;

@@ -1,7 +1,7 @@
 //! Completes a request's section: the checks that need the whole section, and the head.
 
 use super::Section;
-use crate::request::{Refusal, RequestHead};
+use crate::request::{SectionRefusal, RequestHead};
 use crate::syntax::{is_target, is_token};
 use handler::{Fields, Span};
 
@@ -15,7 +15,7 @@ impl Section {
     ///
     /// # Errors
     /// The section is malformed or beyond a limit.
-    pub fn finish_request(mut self, end: bool) -> Result<RequestHead, Refusal> {
+    pub fn finish_request(mut self, end: bool) -> Result<RequestHead, SectionRefusal> {
         if self.refusal.is_none()
             && let Err((status, reason)) = self.check(end)
         {

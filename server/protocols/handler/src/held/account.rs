@@ -56,8 +56,8 @@ impl Account {
     }
 
     /// Waits for the turn of another request.
-    pub fn turn(self: &Rc<Account>) -> Waiting {
-        Waiting { account: self.clone(), number: None }
+    pub fn turn(self: &Rc<Account>) -> TurnFuture {
+        TurnFuture { account: self.clone(), number: None }
     }
 
     /// Wakes the next waiting request if there is room.
@@ -74,7 +74,7 @@ impl Account {
 
 /// The future of a turn; see [`Account::turn`].
 #[derive(Debug)]
-pub struct Waiting {
+pub struct TurnFuture {
     account: Rc<Account>,
     number: Option<u64>,
 }
@@ -82,12 +82,12 @@ pub struct Waiting {
 /// The turn of a request. Dropped when the resources of its response are known; then the next request has its
 /// turn.
 #[derive(Debug)]
-pub struct Turn(Rc<Account>);
+pub struct ResponseTurn(Rc<Account>);
 
-impl Future for Waiting {
-    type Output = Turn;
+impl Future for TurnFuture {
+    type Output = ResponseTurn;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseTurn> {
         let account = self.account.clone();
         let mut waiting = account.waiting.borrow_mut();
         let number = match self.number {
@@ -99,13 +99,13 @@ impl Future for Waiting {
                 // The request was woken.
                 if !account.is_full() {
                     self.number = None;
-                    return Poll::Ready(Turn(account.clone()));
+                    return Poll::Ready(ResponseTurn(account.clone()));
                 }
                 // Another response has taken the room first.
                 waiting.push_front((number, cx.waker().clone()));
                 return Poll::Pending;
             }
-            None if waiting.is_empty() && !account.is_full() => return Poll::Ready(Turn(account.clone())),
+            None if waiting.is_empty() && !account.is_full() => return Poll::Ready(ResponseTurn(account.clone())),
             None => account.next.replace(account.next.get() + 1),
         };
         self.number = Some(number);
@@ -114,7 +114,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for TurnFuture {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut waiting = self.account.waiting.borrow_mut();
@@ -129,7 +129,7 @@ impl Drop for Waiting {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ResponseTurn {
     fn drop(&mut self) {
         self.0.call();
     }

@@ -2,7 +2,7 @@
 
 use super::Amount;
 use net::descriptors;
-use net::memory::{self, Class, Level};
+use net::memory::{self, MemoryClass, Level};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,8 +134,8 @@ fn count_memory(from: Amount, to: Amount) {
         _ => (0, amount.memory),
     };
     let (from, to) = (parts(from), parts(to));
-    memory::change(Class::Responses, from.0, to.0);
-    memory::change(Class::Files, from.1, to.1);
+    memory::change(MemoryClass::Responses, from.0, to.0);
+    memory::change(MemoryClass::Files, from.1, to.1);
 }
 
 /// Updates the totals of the process.

@@ -9,7 +9,7 @@
 //! 1. A [`Hold`] counts a resource of a response as long as it is held: for the connection ([`Account`]), for
 //!    the thread, and for the process ([`total`]).
 //! 2. A connection whose responses hold their share begins no further response: its requests wait for a
-//!    [`Turn`]. The share is at most a sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and
+//!    [`ResponseTurn`]. The share is at most a sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and
 //!    at most the part that is still free in the thread, so that many connections leave room for others. A
 //!    small amount is always allowed.
 //! 3. The bytes count for the memory of the whole process (`net::memory`) too. When that becomes scarce, a thread has no room left.
@@ -30,7 +30,7 @@ mod ledger;
 mod pace;
 mod upload;
 
-pub use account::{Account, Turn, Waiting};
+pub use account::{Account, ResponseTurn, TurnFuture};
 pub use file::OpenFile;
 pub use holding::{Hold, Holding, relieve, relieve_memory};
 pub use ledger::{CONNECTION_MEMORY, memory_is_short, share, total};

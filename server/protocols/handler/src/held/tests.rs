@@ -1,7 +1,7 @@
 //! Tests the counts, the waiting of requests, and the choice of displaced responses.
 
 use super::*;
-use crate::held::account::{Turn, Waiting};
+use crate::held::account::{ResponseTurn, TurnFuture};
 use crate::held::ledger::{LEAST_FILES, LEAST_MEMORY, Ledger, MEMORY};
 use crate::held::pace::Pace;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn files(account: &Rc<Account>, count: usize) -> Vec<(Rc<Holding>, Hold)> {
     (0..count).map(file).collect()
 }
 
-fn poll(waiting: &mut Waiting) -> Option<Turn> {
+fn poll(waiting: &mut TurnFuture) -> Option<ResponseTurn> {
     match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(turn) => Some(turn),
         Poll::Pending => None,
@@ -71,7 +71,7 @@ fn a_connection_with_its_share_waits_and_others_do_not() {
 fn a_turn_is_not_lost_with_its_request() {
     let (_, accounts) = accounts(1);
     let mut held = files(&accounts[0], 4);
-    let mut waiting: Vec<Waiting> = (0..3).map(|_| accounts[0].turn()).collect();
+    let mut waiting: Vec<TurnFuture> = (0..3).map(|_| accounts[0].turn()).collect();
     assert!(waiting.iter_mut().all(|one| poll(one).is_none()));
     drop(waiting.remove(1));
     held.pop();

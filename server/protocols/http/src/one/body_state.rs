@@ -2,7 +2,7 @@
 
 use crate::message::Pace;
 use bytes::{Buf, Bytes, BytesMut};
-use h1::chunked::{Bounds, Decoder};
+use h1::chunked::{ChunkBounds, Decoder};
 use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
 use settings::Limits;
@@ -44,7 +44,7 @@ impl BodyState {
             // A request never ends with the connection.
             Framing::Length(0) | Framing::Close => return BodyState(None),
             Framing::Length(length) => Rest::Length(length),
-            Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(Bounds {
+            Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(ChunkBounds {
                 max_body: limits.max_body,
                 max_trailer_bytes: limits.max_header_bytes,
                 max_trailers: limits.max_headers,

@@ -8,7 +8,7 @@ use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
 use crate::context::Context;
 use crate::message::{ExchangeRecord, Sent, inadmissible};
-use crate::room::State;
+use crate::room::RoomState;
 use h1::{Framing, RequestHead};
 use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
 use net::{Lane, Output, Transport};
@@ -254,7 +254,7 @@ async fn drain<S: Transport>(link: &Link<S>) -> bool {
         match link.skip_body() {
             Ok(Some(n)) if n < left => left -= n,
             Ok(None) => {
-                if !link.readable(State::Stalled).await {
+                if !link.readable(RoomState::Stalled).await {
                     return false;
                 }
             }

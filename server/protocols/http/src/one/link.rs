@@ -4,14 +4,14 @@
 //! that are never borrowed across an await.
 
 use super::body_state::BodyState;
-use crate::context::{Open, Shared};
+use crate::context::{Open, ThreadShared};
 use crate::delivery::Delivery;
 use crate::message::MOST_INTERIM;
-use crate::room::State;
+use crate::room::RoomState;
 use bytes::{Bytes, BytesMut};
 use handler::BodyError;
 use handler::held::{Account, Holding};
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use net::{Lane, Output, Subnet, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ pub(crate) struct Unsendable;
 
 pub(crate) struct Link<S> {
     pub(crate) stream: S,
-    pub(crate) shared: Rc<Shared>,
+    pub(crate) shared: Rc<ThreadShared>,
     pub(crate) timer: Timer,
     pub(crate) input: RefCell<BytesMut>,
     /// The socket has bytes although its readiness says otherwise.
@@ -52,7 +52,7 @@ pub(crate) struct Link<S> {
 
 impl<S: Transport> Link<S> {
     /// `address`: the client's address.
-    pub(crate) fn new(stream: S, shared: Rc<Shared>, address: Subnet) -> Rc<Link<S>> {
+    pub(crate) fn new(stream: S, shared: Rc<ThreadShared>, address: Subnet) -> Rc<Link<S>> {
         let timer = shared.timers.register();
         let open = shared.open(timer.key(), address);
         Rc::new(Link {
@@ -96,7 +96,7 @@ impl<S: Transport> Link<S> {
 
     /// Waits until a read may succeed. Returns `false` if the read deadline passes first or the connection has to make room. `state`: the state of
     /// the connection while it waits.
-    pub(crate) async fn readable(&self, state: State) -> bool {
+    pub(crate) async fn readable(&self, state: RoomState) -> bool {
         poll_fn(|cx| {
             if self.is_displaced() {
                 return Poll::Ready(false);
@@ -125,7 +125,7 @@ impl<S: Transport> Link<S> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let bytes = output.own_len() as u64;
-                    reserved.get_or_insert_with(|| Reserved::new(Class::Responses, 0)).set(bytes);
+                    reserved.get_or_insert_with(|| Reserved::new(MemoryClass::Responses, 0)).set(bytes);
                     self.writable().await;
                 }
                 Err(_) => return Err(Unsendable),
@@ -274,7 +274,7 @@ impl<S: Transport> Link<S> {
             return true;
         }
         let (mut armed, mut hurried) = (false, false);
-        let state = if served == 0 { State::Unproved } else { State::Idle };
+        let state = if served == 0 { RoomState::Unproved } else { RoomState::Idle };
         // Everything captured is moved into the closure, so that the future of an idle connection stays small.
         poll_fn(move |cx| {
             self.timer.wakes(cx.waker());
@@ -339,7 +339,7 @@ impl<S: Transport> Link<S> {
                 Ok(n) => left = left.saturating_sub(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     // The client has got its response, so it is of low value now.
-                    if !self.readable(State::Unproved).await {
+                    if !self.readable(RoomState::Unproved).await {
                         return;
                     }
                 }
@@ -425,7 +425,7 @@ impl<S: Transport> Link<S> {
             }
             since = now.checked_sub(pace.behind(now, rate)).unwrap_or(since);
         }
-        self.shared.room.wait(self.timer.key(), State::Stalled, since);
+        self.shared.room.wait(self.timer.key(), RoomState::Stalled, since);
         Poll::Pending
     }
 }

@@ -2,7 +2,7 @@
 
 use super::body_state::forget;
 use super::link::Link;
-use crate::room::State;
+use crate::room::RoomState;
 use h1::{RequestHead, RequestParser};
 use handler::{Failure, Fields, Peer, Request, Version};
 use net::{Lane, Transport};
@@ -59,7 +59,7 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let Some(since) = started else { return Err(NoHead::Idle) };
                 link.timer.arm(Lane::Read, since + link.shared.settings().timeouts.header);
-                if !link.readable(State::Unproved).await {
+                if !link.readable(RoomState::Unproved).await {
                     return Err(if parser.has_begun() && !link.is_displaced() {
                         let failure = Failure::client(408, "the head took longer than timeouts.header");
                         NoHead::Refused(failure, since)

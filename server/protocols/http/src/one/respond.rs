@@ -10,7 +10,7 @@ use super::client::ClientView;
 use super::link::{Link, Unsendable};
 use crate::message::{DeclaredLength, READ_BELOW, Sent, append_file, displaced, mismatch, presentable};
 use bytes::Bytes;
-use h1::{ConnectionField, Delimiter, Plan};
+use h1::{ConnectionField, Delimiter, FramingPlan};
 use handler::held::Amount;
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
@@ -151,7 +151,7 @@ fn queue_head<S: Transport>(
     response: &mut Response,
     output: &mut Output,
     sent: &mut Sent,
-) -> Plan {
+) -> FramingPlan {
     let plan = h1::plan(response, facts.version, facts.is_head);
     check_length(response, plan, sent);
     sent.reusable = facts.persistent && !wants_close(response) && may_follow(plan.delimiter);
@@ -196,7 +196,7 @@ fn queue_again(response: &Response, again: Option<u64>, output: &mut Output) -> 
 }
 
 /// Records a failure if the known length of the body differs from the declared one. The response goes out with the actual length.
-fn check_length(response: &Response, plan: Plan, sent: &mut Sent) {
+fn check_length(response: &Response, plan: FramingPlan, sent: &mut Sent) {
     if let Delimiter::Length(actual) = plan.delimiter
         && plan.is_whole
         && let Some(failure) = mismatch(response, actual)
@@ -324,7 +324,7 @@ fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll
     }
 }
 
-fn promised(plan: Plan) -> DeclaredLength {
+fn promised(plan: FramingPlan) -> DeclaredLength {
     match plan.delimiter {
         Delimiter::Length(length) => DeclaredLength::new(Some(length)),
         _ => DeclaredLength::new(None),
@@ -333,7 +333,7 @@ fn promised(plan: Plan) -> DeclaredLength {
 
 struct StreamSender<'a, S> {
     link: &'a Rc<Link<S>>,
-    plan: Plan,
+    plan: FramingPlan,
     output: &'a mut Output,
     promised: DeclaredLength,
     sent: &'a mut Sent,

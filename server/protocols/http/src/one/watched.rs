@@ -1,7 +1,7 @@
 //! Ends connections that wait for their client, if the client has stalled or the connection must make room for another one.
 
 use super::link::Link;
-use crate::room::State;
+use crate::room::RoomState;
 use net::Transport;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,7 +26,7 @@ impl<S: Transport> Link<S> {
     fn make_room(&self) -> bool {
         if self.delivery.has_advanced(&self.stream, &self.timer, &self.shared) {
             self.busy();
-            self.wait(State::Stalled);
+            self.wait(RoomState::Stalled);
             self.shared.displace_another();
             return false;
         }
@@ -48,7 +48,7 @@ impl<S: Transport> Link<S> {
 
     /// Records that the connection waits for its client, from now on unless it already did.
     #[inline]
-    pub(crate) fn wait(&self, state: State) {
+    pub(crate) fn wait(&self, state: RoomState) {
         self.shared.room.wait(self.timer.key(), state, self.shared.timers.recent());
     }
 
@@ -61,7 +61,7 @@ impl<S: Transport> Link<S> {
     /// Records whether a write waits for the client.
     pub(super) fn block(&self, blocked: bool) {
         if self.delivery.block(blocked, &self.stream, &self.timer, &self.shared) {
-            if blocked { self.wait(State::Stalled) } else { self.busy() }
+            if blocked { self.wait(RoomState::Stalled) } else { self.busy() }
         }
     }
 }

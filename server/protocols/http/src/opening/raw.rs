@@ -4,7 +4,7 @@
 //! body. Informational responses before it are dropped.
 
 use bytes::{Buf, Bytes};
-use h1::chunked::{Bounds, Decoder};
+use h1::chunked::{ChunkBounds, Decoder};
 use h1::{Framing, ResponseHead, ResponseParser};
 use handler::{Body, BodyStream, Chunk, Client, Failure, Fields, Response};
 use net::TunnelEnd;
@@ -20,7 +20,7 @@ const READ: usize = 16 << 10;
 /// The most informational responses.
 const MAX_INTERIM: usize = 64;
 /// The limits of a chunked body; its trailers are dropped.
-const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 64 << 10, max_trailers: 1000 };
+const BOUNDS: ChunkBounds = ChunkBounds { max_body: None, max_trailer_bytes: 64 << 10, max_trailers: 1000 };
 
 /// Waits for the final head on `io`, and returns the response: a tunnel after 101, otherwise a body.
 pub(super) async fn response(io: Box<dyn TunnelEnd>, client: &dyn Client) -> Result<Response, Failure> {

@@ -4,7 +4,7 @@
 
 use super::client::StreamClient;
 use super::file;
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use crate::delivery::{DeliveryState, Watch, interval};
 use crate::message::{COUNTED, DeclaredLength, Sent};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use handler::held::Amount;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use quic::quinn::SendStream;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,7 +31,7 @@ pub(super) struct Unsendable;
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a mut SendStream,
     pub(super) client: &'a Rc<StreamClient>,
-    pub(super) shared: &'a Rc<Shared>,
+    pub(super) shared: &'a Rc<ThreadShared>,
 }
 
 /// The next part of a body.
@@ -105,7 +105,7 @@ impl Sender<'_> {
             self.write(head.into()).await?;
         } else {
             let _hold = (!kept && body.len() >= COUNTED).then(|| self.client.hold(Amount::of_memory(len)));
-            let _reserved = (!kept && body.len() < COUNTED).then(|| Reserved::new(Class::Responses, len));
+            let _reserved = (!kept && body.len() < COUNTED).then(|| Reserved::new(MemoryClass::Responses, len));
             self.write(head.into()).await?;
             self.write(body).await?;
         }
@@ -174,7 +174,7 @@ impl Sender<'_> {
                     self.write(std::mem::take(&mut head).into()).await?
                 }
                 Next::Bytes(pieces) => {
-                    let _reserved = Reserved::new(Class::Streams, fits);
+                    let _reserved = Reserved::new(MemoryClass::Streams, fits);
                     data_header(&mut head, fits);
                     self.pieces(&mut head, pieces, fits).await?;
                     sent.body_bytes += fits;

@@ -4,7 +4,7 @@
 //! 1. Bytes are read from QUIC only when the handler asks for them, so a slow handler slows its client down.
 //! 2. After the exchange, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
-use super::hub::{Counted, Hub, Waits};
+use super::hub::{HubCounterGuard, Hub, Waits};
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
@@ -13,7 +13,7 @@ use fieldcode::{Flood, Priority};
 use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http3::Code;
-use http3::qpack::Head;
+use http3::qpack::ResponseSection;
 use net::{Lane, Timer};
 use quic::quinn::{SendStream, VarInt};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -144,7 +144,7 @@ impl StreamClient {
     }
 
     /// Counts the stream as a tunnel until the guard is dropped.
-    pub(super) fn count_tunnel(&self) -> Counted {
+    pub(super) fn count_tunnel(&self) -> HubCounterGuard {
         self.hub.begin(|hub| &hub.tunnels)
     }
 
@@ -227,7 +227,7 @@ impl StreamClient {
     }
 
     /// Encodes the head of the final response.
-    pub(super) fn encode(&self, to: &mut Vec<u8>, head: Head<'_>, fields: &Fields) {
+    pub(super) fn encode(&self, to: &mut Vec<u8>, head: ResponseSection<'_>, fields: &Fields) {
         self.hub.encoder.borrow_mut().head(to, head, fields);
     }
 

@@ -7,10 +7,10 @@ use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
 use super::unread::Unread;
 use super::windows::{self, Arrived, Windows};
-use crate::context::{Context, Counted, Open, Shared};
+use crate::context::{Context, CounterGuard, Open, ThreadShared};
 use crate::message::{ExchangeRecord, Sent};
-use crate::room::State;
-use fieldcode::{Budget, Flood};
+use crate::room::RoomState;
+use fieldcode::{FloodBudget, Flood};
 use handler::{Failure, Handler, Peer};
 use http3::control::{StreamKind, goaway, opening};
 use http3::{Code, Error, UniStream};
@@ -78,7 +78,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         drain: Notify::new(),
         priorities: Priorities::default(),
         accepted: Cell::new(0),
-        budget: RefCell::new(Budget::new(shared.timers.now())),
+        budget: RefCell::new(FloodBudget::new(shared.timers.now())),
         heads: Cell::new(0),
         sections: Cell::new(0),
         windows: Windows::default(),
@@ -116,7 +116,7 @@ pub(super) async fn serve<H: Handler + 'static>(
 
 struct Task {
     hub: Rc<Hub>,
-    shared: Rc<Shared>,
+    shared: Rc<ThreadShared>,
     control: Option<SendStream>,
     /// The rest of a frame that the control stream had no room for.
     unsent: Vec<u8>,
@@ -125,7 +125,7 @@ struct Task {
     /// The unidirectional streams that the client has opened.
     seen: Rc<RefCell<Vec<StreamKind>>>,
     timer: Timer,
-    active: Option<Counted>,
+    active: Option<CounterGuard>,
     ending: Ending,
     /// The client's silence since the end was announced.
     silence: Option<Silence>,
@@ -229,7 +229,7 @@ impl Task {
 
     fn become_idle(&mut self) {
         self.active = None;
-        let state = if self.hub.proved.get() { State::Idle } else { State::Unproved };
+        let state = if self.hub.proved.get() { RoomState::Idle } else { RoomState::Unproved };
         self.shared.room.wait(self.timer.key(), state, self.shared.timers.recent());
         let settings = self.shared.settings();
         let time = if self.served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
@@ -412,7 +412,7 @@ impl Drop for Task {
 }
 
 /// Opens the server's control stream. Returns `None` if the connection has ended.
-async fn open_control(connection: &Connection, shared: &Shared) -> Option<SendStream> {
+async fn open_control(connection: &Connection, shared: &ThreadShared) -> Option<SendStream> {
     let mut control = connection.open_uni().await.ok()?;
     control.write_all(&opening(shared.head_limits().max_header_bytes as u64)).await.ok()?;
     Some(control)

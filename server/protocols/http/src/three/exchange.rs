@@ -5,14 +5,14 @@ use super::client::{StreamClient, refusal};
 use super::hub::{Hub, Waits, number};
 use super::receiving::{Receiving, Stopped};
 use super::tunnel;
-use crate::context::{Context, Shared};
+use crate::context::{Context, ThreadShared};
 use crate::delivery::interval;
 use crate::message::{self, ExchangeRecord, Framed, Sent, inadmissible};
 use crate::opening::OpeningHandshake;
 use fieldcode::{Expect, Flood, Priority, REFUSED, RequestHead};
 use handler::{After, Body, Exchange, Failure, Handler, Incoming, Lent, Peer, Response, Trace, Version};
 use http3::Code;
-use http3::qpack::Head;
+use http3::qpack::ResponseSection;
 use net::{Lane, Timer};
 use quic::quinn::{RecvStream, SendStream};
 use std::future::poll_fn;
@@ -254,7 +254,7 @@ async fn drive<F: Future<Output = Response>>(
 }
 
 async fn respond(
-    shared: &Rc<Shared>,
+    shared: &Rc<ThreadShared>,
     client: &Rc<StreamClient>,
     response: Response,
     is_head: bool,
@@ -268,7 +268,7 @@ async fn respond(
     let mut head = client.take_queued();
     client.encode(
         &mut head,
-        Head { status: response.status, date: Some(&date), content_length: length },
+        ResponseSection { status: response.status, date: Some(&date), content_length: length },
         &response.fields,
     );
     client.prioritize(send, has_body && is_large(&response.body));

@@ -4,9 +4,9 @@ use super::buffers::Buffers;
 use super::priorities::Priorities;
 use super::unread::Unread;
 use super::windows::Windows;
-use crate::context::{self, Shared};
-use crate::room::State;
-use fieldcode::{Budget, Flood, HEADS};
+use crate::context::{self, ThreadShared};
+use crate::room::RoomState;
+use fieldcode::{FloodBudget, Flood, HEADS};
 use handler::held::Account;
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 /// The shared state of a connection and its streams.
 pub(super) struct Hub {
     pub(super) connection: Connection,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<ThreadShared>,
     pub(super) encoder: RefCell<Encoder>,
     /// Requests in progress.
     pub(super) active: Cell<usize>,
@@ -28,7 +28,7 @@ pub(super) struct Hub {
     pub(super) open: Cell<usize>,
     /// The open streams that are tunnels. While only tunnels are open, `tunnel` counts the connection as one.
     pub(super) tunnels: Cell<usize>,
-    pub(super) tunnel: RefCell<Option<context::Counted>>,
+    pub(super) tunnel: RefCell<Option<context::CounterGuard>>,
     /// `active` or `open` has become 0.
     pub(super) settled: Notify,
     /// A stream begins to wait for bytes.
@@ -40,7 +40,7 @@ pub(super) struct Hub {
     /// The number of request streams that the client has opened.
     pub(super) accepted: Cell<u64>,
     /// The budget against floods.
-    pub(super) budget: RefCell<Budget>,
+    pub(super) budget: RefCell<FloodBudget>,
     /// Bytes of the heads of requests in progress, and of incomplete field sections.
     pub(super) heads: Cell<usize>,
     pub(super) sections: Cell<usize>,
@@ -63,7 +63,7 @@ pub(super) struct Hub {
 }
 
 /// A guard that adds one to a counter until it is dropped.
-pub(super) struct Counted {
+pub(super) struct HubCounterGuard {
     hub: Rc<Hub>,
     of: fn(&Hub) -> &Cell<usize>,
 }
@@ -92,10 +92,10 @@ impl Drop for Waits {
 }
 
 impl Hub {
-    pub(super) fn begin(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
+    pub(super) fn begin(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> HubCounterGuard {
         of(self).update(|n| n + 1);
         self.count_tunnel();
-        Counted { hub: self.clone(), of }
+        HubCounterGuard { hub: self.clone(), of }
     }
 
     /// Counts the connection as a tunnel while all of its streams are tunnels: a drain does not wait for it.
@@ -128,7 +128,7 @@ impl Hub {
             return;
         };
         if active > 0 && self.waiting.get() >= active {
-            room.wait(key, State::Stalled, since);
+            room.wait(key, RoomState::Stalled, since);
         } else if active > 0 {
             room.busy(key);
         }
@@ -199,7 +199,7 @@ impl Drop for Hub {
     }
 }
 
-impl Drop for Counted {
+impl Drop for HubCounterGuard {
     fn drop(&mut self) {
         let count = (self.of)(&self.hub);
         count.update(|n| n - 1);

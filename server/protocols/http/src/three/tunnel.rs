@@ -8,7 +8,7 @@
 
 use super::body::{Sender, Unsendable};
 use super::client::StreamClient;
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use crate::message::Sent;
 use fieldcode::Flood;
 use handler::Client;
@@ -128,7 +128,7 @@ struct DataFrame {
 /// Reads once, and returns the bytes as a frame; `None` at the end.
 fn poll_frame(
     io: &dyn TunnelEnd,
-    shared: &Shared,
+    shared: &ThreadShared,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<Option<DataFrame>>> {
     loop {

@@ -9,13 +9,13 @@ use super::client::StreamClient;
 use super::file::{FileReader, FileStep};
 use super::hub::Hub;
 use super::tunnel::{Tunnel, TunnelStep};
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use crate::message::DeclaredLength;
 use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
 use http2::{Connection, StreamId};
-use net::memory::{self, Class, Level, Reserved};
+use net::memory::{self, MemoryClass, Level, Reserved};
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
@@ -104,7 +104,7 @@ impl Source {
         engine: &mut Connection,
         stream: StreamId,
         most: usize,
-        shared: &Shared,
+        shared: &ThreadShared,
     ) -> Option<usize> {
         match self {
             Source::Bytes(rest, _) => {
@@ -169,7 +169,7 @@ impl Pieces {
             stream,
             held: VecDeque::new(),
             held_len: 0,
-            reserved: Reserved::new(Class::Streams, 0),
+            reserved: Reserved::new(MemoryClass::Streams, 0),
             file: None,
             offer: None,
             end: None,
@@ -266,7 +266,7 @@ impl Pieces {
         engine: &mut Connection,
         stream: StreamId,
         most: usize,
-        shared: &Shared,
+        shared: &ThreadShared,
     ) -> Option<usize> {
         if self.held_len == 0 {
             let Some(file) = &mut self.file else { return Some(0) };

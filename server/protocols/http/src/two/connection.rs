@@ -2,14 +2,14 @@
 
 use super::hub::{FILL, Hub};
 use super::ready::{Places, ReadyList};
-use super::slot::Slot;
-use crate::context::{Context, Counted, Open};
+use super::slot::StreamSlot;
+use crate::context::{Context, CounterGuard, Open};
 use crate::delivery::{Delivery, DeliveryState};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, ExchangeRecord, Sent};
-use crate::room::State;
+use crate::room::RoomState;
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use net::{Lane, Subnet, Transport};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -55,17 +55,17 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) peer: Rc<Peer>,
     pub(super) context: Rc<Context<H>>,
     /// Open streams, by their places in the engine.
-    pub(super) slots: Vec<Option<Slot>>,
+    pub(super) slots: Vec<Option<StreamSlot>>,
     pub(super) open: usize,
     /// The open streams that are tunnels.
     pub(super) tunnels: usize,
     /// Counts the connection as a tunnel while it has no other open streams.
-    tunnel: Option<Counted>,
+    tunnel: Option<CounterGuard>,
     pub(super) places: Places,
     /// Requests that have just arrived.
     pub(super) fresh: Vec<StreamId>,
     /// Streams that were reset.
-    pub(super) departed: Vec<Slot>,
+    pub(super) departed: Vec<StreamSlot>,
     /// Exchanges that are over when that many bytes have been written.
     pub(super) done: VecDeque<(u64, ExchangeRecord)>,
     pub(super) served: u64,
@@ -75,7 +75,7 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     /// Tracks whether the client reads its responses.
     pub(super) delivery: Delivery,
     woken: Vec<u32>,
-    active: Option<Counted>,
+    active: Option<CounterGuard>,
     /// The time since which no stream is open.
     idle_since: Instant,
     armed: Option<Instant>,
@@ -140,7 +140,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             done: VecDeque::new(),
             served: 0,
             written: 0,
-            queued: Reserved::new(Class::Connections, 0),
+            queued: Reserved::new(MemoryClass::Connections, 0),
             delivery: Delivery::default(),
             woken: Vec::new(),
             active: None,
@@ -194,7 +194,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             if !busy {
                 self.arm();
                 if self.served == 0 && self.open == 0 {
-                    self.wait(State::Unproved, self.hub.shared.timers.recent());
+                    self.wait(RoomState::Unproved, self.hub.shared.timers.recent());
                 }
                 if self.hub.ready.leave() {
                     return Poll::Pending;
@@ -429,7 +429,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Counts a stream that has ended.
-    pub(super) fn leave(&mut self, slot: &Slot) {
+    pub(super) fn leave(&mut self, slot: &StreamSlot) {
         self.open -= 1;
         if self.tunnels > 0 {
             self.tunnels -= usize::from(slot.is_tunnel());
@@ -440,7 +440,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         self.active = None;
         self.idle_since = self.hub.shared.timers.recent() + TICK;
-        self.wait(State::Idle, self.hub.shared.timers.recent());
+        self.wait(RoomState::Idle, self.hub.shared.timers.recent());
         if self.slots.len() > KEPT_A_WHILE {
             self.shrink();
         }

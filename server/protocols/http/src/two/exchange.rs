@@ -5,7 +5,7 @@ use super::client::StreamClient;
 use super::connection::Conn;
 use super::file::FileReader;
 use super::hub::FILL;
-use super::slot::{Expected, Slot, State};
+use super::slot::{Expected, StreamSlot, StreamState};
 use super::tunnel::Tunnel;
 use crate::message::{self, COUNTED, ExchangeRecord, Framed, READ_BELOW, Sent, append_file, inadmissible};
 use crate::opening::OpeningHandshake;
@@ -15,7 +15,7 @@ use handler::held::Amount;
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use net::task::spawn_local;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -58,7 +58,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
         let outcome =
             ExchangeRecord { trace: Rc::default(), request, started: arrived, sent: Sent::nothing() };
-        self.slots[place] = Some(Slot { id, client, outcome, is_head, state: State::New(expected) });
+        self.slots[place] = Some(StreamSlot { id, client, outcome, is_head, state: StreamState::New(expected) });
         self.fresh.push(id);
         self.enter();
     }
@@ -81,11 +81,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    fn slot(&mut self, id: StreamId) -> Option<&mut Slot> {
+    fn slot(&mut self, id: StreamId) -> Option<&mut StreamSlot> {
         self.slots.get_mut(id.place() as usize)?.as_mut().filter(|slot| slot.id == id)
     }
 
-    pub(super) fn remove(&mut self, id: StreamId) -> Option<Slot> {
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<StreamSlot> {
         let place = self.slots.get_mut(id.place() as usize)?;
         let slot = place.take_if(|slot| slot.id == id)?;
         self.leave(&slot);
@@ -104,7 +104,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let refusal = self.refusal.as_deref().cloned();
         // Without a slot, the stream was reset in the same turn.
         let Some(slot) = self.slot(id) else { return };
-        let State::New(expected) = &mut slot.state else { return };
+        let StreamState::New(expected) = &mut slot.state else { return };
         let refused = match expected {
             Ok(_) if refusal.is_some() => refusal,
             Ok(Expected { length, expect }) => inadmissible(*expect, *length, limits.max_body),
@@ -122,7 +122,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             client: slot.client.clone(),
             trace,
         };
-        slot.state = State::Handling(match opening {
+        slot.state = StreamState::Handling(match opening {
             None => Box::pin(async move { context.handler.handle(exchange).await }),
             Some((opening, client)) => Box::pin(async move {
                 let response = context.handler.handle(exchange).await;
@@ -138,8 +138,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let id = slot.id;
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         match &mut slot.state {
-            State::New(_) => {}
-            State::Handling(future) => {
+            StreamState::New(_) => {}
+            StreamState::Handling(future) => {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(response)) => self.respond(id, response),
@@ -147,7 +147,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                     Err(_) => self.abandon(id, None),
                 }
             }
-            State::Sending(_) => self.advance(id),
+            StreamState::Sending(_) => self.advance(id),
         }
     }
 
@@ -194,7 +194,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                     COUNTED.. if waits => {
                         slot.client.hold(Amount::of_memory(len)).map(CountedAs::Hold).unwrap_or_default()
                     }
-                    SMALLEST_COUNTED.. if waits => CountedAs::Small(Reserved::new(Class::Responses, len)),
+                    SMALLEST_COUNTED.. if waits => CountedAs::Small(Reserved::new(MemoryClass::Responses, len)),
                     _ => CountedAs::Uncounted,
                 };
                 Source::Bytes(bytes, held)
@@ -232,7 +232,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             }
             other => other,
         };
-        slot.state = State::Sending(source);
+        slot.state = StreamState::Sending(source);
         let is_tunnel = slot.is_tunnel();
         drop(engine);
         if is_tunnel {
@@ -246,7 +246,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn advance(&mut self, id: StreamId) {
         let place = id.place();
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
-        let State::Sending(source) = &mut slot.state else { return };
+        let StreamState::Sending(source) = &mut slot.state else { return };
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         let room = self.hub.engine.borrow().room(id);
         let status = slot.outcome.sent.status;
@@ -285,7 +285,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let mut engine = hub.engine.borrow_mut();
         let Some((id, most)) = engine.next_sender() else { return false };
         let Some(slot) = self.slot(id) else { return true };
-        let State::Sending(source) = &mut slot.state else { return true };
+        let StreamState::Sending(source) = &mut slot.state else { return true };
         let sent = source.send(&mut engine, id, most.min(PIECE), &hub.shared);
         drop(engine);
         match sent {
@@ -304,7 +304,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         // The rest of the request is not needed.
         self.hub.engine.borrow_mut().discard(id, self.hub.shared.timers.recent());
         let Some(slot) = self.remove(id) else { return };
-        let Slot { client, outcome, state, .. } = slot;
+        let StreamSlot { client, outcome, state, .. } = slot;
         client.end(&self.hub);
         drop(state);
         let position = self.position();
@@ -328,7 +328,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Breaks off the responses whose resources are needed for others.
     pub(super) fn displace(&mut self) {
         let displaced =
-            |slot: &Slot| slot.client.is_displaced().then_some((slot.id, slot.outcome.sent.status));
+            |slot: &StreamSlot| slot.client.is_displaced().then_some((slot.id, slot.outcome.sent.status));
         let ended: Vec<_> = self.slots.iter().flatten().filter_map(displaced).collect();
         for (id, status) in ended {
             self.abandon_with(id, ErrorCode::CANCEL, Some(message::displaced(status)));
@@ -336,12 +336,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how the exchange ended.
-    pub(super) fn depart(&mut self, mut slot: Slot) {
+    pub(super) fn depart(&mut self, mut slot: StreamSlot) {
         if slot.is_closed_tunnel() && slot.client.has_ended() {
             return self.complete(slot);
         }
         slot.client.end(&self.hub);
-        if let State::Handling(future) = &mut slot.state {
+        if let StreamState::Handling(future) = &mut slot.state {
             let mut cx = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx)));
             if let Ok(Poll::Ready(mut response)) = polled {
@@ -355,11 +355,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Completes a tunnel of which both halves have ended, but the far end has not taken all of the client's bytes.
-    fn complete(&mut self, slot: Slot) {
-        let Slot { client, outcome, state, .. } = slot;
+    fn complete(&mut self, slot: StreamSlot) {
+        let StreamSlot { client, outcome, state, .. } = slot;
         let rest = client.take_rest(&self.hub);
         client.end(&self.hub);
-        if let State::Sending(Source::Tunnel(tunnel)) = state {
+        if let StreamState::Sending(Source::Tunnel(tunnel)) = state {
             // Most tunnels have no rest, and the task ends at once.
             spawn_local(tunnel.finish(rest));
         }

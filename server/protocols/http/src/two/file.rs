@@ -3,7 +3,7 @@
 //! Why: sendfile cannot put frames between its bytes, and reading from a disk would block all connections of the thread. Cached data is read at
 //! once, the rest on a blocking thread.
 
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use bytes::Bytes;
 use handler::FileRegion;
 use handler::held::Hold;
@@ -71,7 +71,7 @@ impl FileReader {
         stream: StreamId,
         most: usize,
         end: bool,
-        shared: &Shared,
+        shared: &ThreadShared,
     ) -> FileStep {
         if !self.warm.is_empty() {
             let piece = self.warm.split_to(most.min(self.warm.len()));

@@ -3,7 +3,7 @@
 //! Contract: the engine is borrowed only for single calls, never while a handler's code runs.
 
 use super::ready::ReadyList;
-use crate::context::Shared;
+use crate::context::ThreadShared;
 use handler::held::Account;
 use http2::Connection;
 use net::Timer;
@@ -20,7 +20,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// The shared state of a connection and its streams.
 pub(super) struct Hub {
     pub(super) engine: RefCell<Connection>,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<ThreadShared>,
     pub(super) timer: Timer,
     pub(super) ready: Arc<ReadyList>,
     /// Received body bytes that no handler has taken.

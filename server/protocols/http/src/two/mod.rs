@@ -22,8 +22,8 @@ mod room;
 mod slot;
 mod tunnel;
 
-use crate::context::{Context, Shared};
-use crate::room::State;
+use crate::context::{Context, ThreadShared};
+use crate::room::RoomState;
 use connection::{Conn, Over};
 use handler::{Failure, Handler, Peer};
 use net::{Lane, Transport};
@@ -79,13 +79,13 @@ async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
 
 async fn discard<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     let (stream, timer) = (&connection.stream, &connection.hub.timer);
-    let shared: &Shared = &connection.hub.shared;
+    let shared: &ThreadShared = &connection.hub.shared;
     stream.end_writing();
     let (room, key) = (&shared.room, timer.key());
     let time = if shared.draining.get() || room.is_chosen(key) { LINGER_DRAINING } else { LINGER };
     // The client has got its responses, so the connection is of low value now.
     room.busy(key);
-    room.wait(key, State::Unproved, shared.timers.recent());
+    room.wait(key, RoomState::Unproved, shared.timers.recent());
     timer.arm(Lane::Read, Instant::now() + time);
     let mut left = LINGER_BYTES;
     while left > 0 && !timer.expired(Lane::Read) {

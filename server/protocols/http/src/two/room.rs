@@ -7,7 +7,7 @@
 
 use super::connection::Conn;
 use super::hub::LOOK;
-use crate::room::State;
+use crate::room::RoomState;
 use handler::Handler;
 use net::Transport;
 use std::time::Instant;
@@ -20,7 +20,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             // The client reads, so another connection makes room in its place.
             let now = hub.shared.timers.now();
             hub.shared.room.busy(hub.timer.key());
-            self.wait(State::Stalled, now);
+            self.wait(RoomState::Stalled, now);
             hub.shared.displace_another();
         } else if self.open > 0 || self.served == 0 || self.blocked {
             self.stream.abort_on_drop();
@@ -31,7 +31,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Records that the connection waits, from `since` on unless it already did.
-    pub(super) fn wait(&self, state: State, since: Instant) {
+    pub(super) fn wait(&self, state: RoomState, since: Instant) {
         self.hub.shared.room.wait(self.hub.timer.key(), state, since);
     }
 
@@ -39,7 +39,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn moved(&mut self) {
         self.moved = self.hub.shared.timers.recent();
         if self.open > 0 {
-            self.wait(State::Moving, self.moved);
+            self.wait(RoomState::Moving, self.moved);
             let hub = &self.hub;
             if hub.check_at.get().is_none() {
                 hub.check_at.set(Some(self.moved + LOOK));
@@ -58,7 +58,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let engine = hub.engine.borrow();
         if self.slots.iter().flatten().all(|slot| slot.waits_for_client(&engine, self.blocked)) {
-            self.wait(State::Stalled, self.moved);
+            self.wait(RoomState::Stalled, self.moved);
         } else {
             hub.shared.room.busy(hub.timer.key());
         }

@@ -11,7 +11,7 @@ use handler::{Fields, Frozen};
 
 /// The parts of a head besides its fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a> {
+pub struct ResponseSection<'a> {
     pub status: u16,
     /// The `date` field, unless the fields have one.
     pub date: Option<&'a [u8]>,
@@ -31,7 +31,7 @@ struct Encoded(Vec<u8>);
 impl Encoder {
     /// Appends a HEADERS frame to `to`. Names are written in lower case. Connection-specific fields (RFC 9114 section 4.2) and `content-length` are
     /// left out.
-    pub fn head(&mut self, to: &mut Vec<u8>, head: Head<'_>, fields: &Fields) {
+    pub fn head(&mut self, to: &mut Vec<u8>, head: ResponseSection<'_>, fields: &Fields) {
         self.section.clear();
         let section = &mut self.section;
         // No reference to the dynamic table.
@@ -65,7 +65,7 @@ impl Encoder {
 
     /// Appends a HEADERS frame with an informational response (RFC 9114 section 4.1).
     pub fn interim(&mut self, to: &mut Vec<u8>, status: u16, fields: &Fields) {
-        self.head(to, Head { status, date: None, content_length: None }, fields);
+        self.head(to, ResponseSection { status, date: None, content_length: None }, fields);
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         fields.push(b"Connection", b"close");
         fields.push(b"X-Long-Name-That-No-Table-Has", b"v");
         let mut to = Vec::new();
-        let head = Head { status: 404, date: Some(b"today"), content_length: Some(1203) };
+        let head = ResponseSection { status: 404, date: Some(b"today"), content_length: Some(1203) };
         Encoder::default().head(&mut to, head, &fields);
         let expected = [
             (":status", "404"),
@@ -207,7 +207,7 @@ mod tests {
         fields.push(b"ETag", b"\"x\"");
         fields.push(b"Cache-Control", b"no-store");
         let fields = fields.freeze();
-        let head = Head { status: 201, date: None, content_length: Some(0) };
+        let head = ResponseSection { status: 201, date: None, content_length: Some(0) };
         for _ in 0..2 {
             let mut to = Vec::new();
             Encoder::default().head(&mut to, head, &fields);

@@ -5,4 +5,4 @@ mod encode;
 mod table;
 
 pub(crate) use decode::decode;
-pub use encode::{Encoder, Head};
+pub use encode::{Encoder, ResponseSection};

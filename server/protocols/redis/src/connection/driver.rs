@@ -1,8 +1,8 @@
 //! Runs a connection's task: connects, reads, hands out replies in order, writes, and watches deadlines.
 
-use super::{Connection, Inner, Pause, Subscription};
+use super::{RedisConnection, Inner, Pause, Subscription};
 use crate::error::{Error, ErrorKind};
-use crate::resp::{Malformed, Parser, ReplySink};
+use crate::resp::{MalformedReply, Parser, ReplySink};
 use crate::stream::{self, Duplex};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,13 +22,13 @@ const MAX_KEPT_BUFFER: usize = 1 << 20;
 
 /// Why a connection ended.
 enum End {
-    /// [`Connection::close`]
+    /// [`RedisConnection::close`]
     Closed,
     Lost(String),
     Overdue,
 }
 
-impl<S: ReplySink> Connection<S> {
+impl<S: ReplySink> RedisConnection<S> {
     /// Reads and writes until it would block.
     fn poll(
         &self,
@@ -95,7 +95,7 @@ impl<S: ReplySink> Inner<S> {
     }
 
     /// Hands out the replies that have arrived.
-    fn deliver(&mut self, parser: &mut Parser) -> Result<(), Malformed> {
+    fn deliver(&mut self, parser: &mut Parser) -> Result<(), MalformedReply> {
         while let Some(is_push) = parser.next_is_push() {
             if let Some(subscription) = &mut self.subscription {
                 if subscription.is_full() || !parser.next(&mut subscription.partial)? {
@@ -117,7 +117,7 @@ impl<S: ReplySink> Inner<S> {
                 self.push = None;
             } else {
                 let Some(expected) = self.expected.front() else {
-                    return Err(Malformed("a reply to no command".to_owned()));
+                    return Err(MalformedReply("a reply to no command".to_owned()));
                 };
                 let (number, slot) = (expected.slot, &mut self.slots[expected.slot]);
                 if !parser.next(&mut slot.reply)? {
@@ -203,7 +203,7 @@ impl Timer {
 }
 
 /// Connects, and runs the connection until it ends.
-pub(super) async fn drive<S: ReplySink>(connection: Rc<Connection<S>>) {
+pub(super) async fn drive<S: ReplySink>(connection: Rc<RedisConnection<S>>) {
     let opened = {
         let mut opening = pin!(stream::open(&connection.config));
         poll_fn(|cx| {

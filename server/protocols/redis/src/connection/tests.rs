@@ -9,25 +9,25 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-type Connection = super::Connection<ValueSink>;
+type RedisConnection = super::RedisConnection<ValueSink>;
 type Reply = super::Reply<ValueSink>;
 
-fn with<F: Future<Output = ()>>(test: impl FnOnce(Rc<Connection>, UnixListener) -> F) {
+fn with<F: Future<Output = ()>>(test: impl FnOnce(Rc<RedisConnection>, UnixListener) -> F) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redis.sock");
-    let config = Config {
+    let config = RedisConfig {
         address: Address::Unix(path.clone()),
         command_timeout: Duration::from_millis(200),
-        ..Config::default()
+        ..RedisConfig::default()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
         let listener = UnixListener::bind(&path).unwrap();
-        test(Connection::new(Rc::new(config)), listener).await;
+        test(RedisConnection::new(Rc::new(config)), listener).await;
     });
 }
 
-fn send(connection: &Rc<Connection>, text: &'static str) -> Result<Reply, Error> {
+fn send(connection: &Rc<RedisConnection>, text: &'static str) -> Result<Reply, Error> {
     connection.send(1, false, Some(connection.config.command_timeout), |out| {
         out.extend_from_slice(text.as_bytes());
         Ok(())
@@ -197,8 +197,8 @@ fn a_connection_that_must_not_reconnect_ends_for_good() {
 #[test]
 fn a_subscription_must_be_confirmed_in_time_and_may_be_silent_then() {
     with(async |connection, listener| {
-        let connection = Connection::subscriber(connection.config().clone());
-        let subscribe = |connection: &Rc<Connection>| {
+        let connection = RedisConnection::subscriber(connection.config().clone());
+        let subscribe = |connection: &Rc<RedisConnection>| {
             connection.send_subscription(|out| {
                 out.extend_from_slice(b"s");
                 Ok::<(), Error>(())

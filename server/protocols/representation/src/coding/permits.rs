@@ -5,7 +5,7 @@
 
 use super::Coding;
 use handler::Peer;
-use net::memory::{self, Class, Level, Reserved};
+use net::memory::{self, MemoryClass, Level, Reserved};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ impl EncoderPermit {
             Some(EncoderPermit {
                 coding: index,
                 connection: connection.clone(),
-                _memory: Reserved::new(Class::Encoders, COST[index]),
+                _memory: Reserved::new(MemoryClass::Encoders, COST[index]),
             })
         })
     }

@@ -8,7 +8,7 @@ use super::Task;
 use crate::link::Job;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::NIL;
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 
@@ -23,7 +23,7 @@ pub(crate) struct Strand {
     /// The request's task; `None` for a fiber of `Fiber.schedule`.
     pub(crate) task: Cell<Option<&'static Task>>,
     /// The Ruby fiber in which the strand began; nil while it has none.
-    pub(crate) ruby: &'static Slot,
+    pub(crate) ruby: &'static RootSlot,
     /// The strand is among the idle ones of its loop.
     pub(crate) idle: Cell<bool>,
     /// The next request to serve.
@@ -44,7 +44,7 @@ pub(crate) struct Strand {
     /// A wait of the app may end because the client has disconnected. This happens once, and not to requests that change something.
     pub(crate) interruptible: Cell<bool>,
     /// The state of `Thread.handle_interrupt` and `Timeout.timeout`; nil before the first call of either.
-    pub(crate) interrupts: &'static Slot,
+    pub(crate) interrupts: &'static RootSlot,
     /// `Thread.handle_interrupt` defers the exception for a disconnected client.
     pub(crate) held: Cell<bool>,
     /// The numbers of its `Timeout.timeout`s, in the order in which they were set.
@@ -76,7 +76,7 @@ impl Strand {
     pub(crate) fn new(gvl: &mut Gvl) -> Strand {
         Strand {
             task: Cell::new(None),
-            ruby: Slot::leak(gvl, NIL),
+            ruby: RootSlot::leak(gvl, NIL),
             idle: Cell::new(false),
             next: Cell::new(None),
             ends: Cell::new(false),
@@ -87,7 +87,7 @@ impl Strand {
             computed_us: Cell::new(0),
             used_us: Cell::new(0),
             interruptible: Cell::new(false),
-            interrupts: Slot::leak(gvl, NIL),
+            interrupts: RootSlot::leak(gvl, NIL),
             held: Cell::new(false),
             alarms: Cell::new(Vec::new()),
             away: Cell::new(0),

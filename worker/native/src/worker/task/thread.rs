@@ -9,7 +9,7 @@ use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::Wakeup;
 use crate::raw::ruby::{self, NIL};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::stretch::Stretch;
 use crate::worker::place::{Place, place};
 use std::cell::Cell;
@@ -22,17 +22,17 @@ static KEPT: Guarded<Vec<(&'static Place, Vec<&'static Task>)>> = Guarded::new(V
 
 /// The values that a thread's template holds now.
 pub(crate) struct Memo {
-    pub(crate) method: &'static Slot,
-    pub(crate) remote_addr: &'static Slot,
-    pub(crate) server_name: &'static Slot,
-    pub(crate) server_port: &'static Slot,
+    pub(crate) method: &'static RootSlot,
+    pub(crate) remote_addr: &'static RootSlot,
+    pub(crate) server_name: &'static RootSlot,
+    pub(crate) server_port: &'static RootSlot,
     pub(crate) version: Cell<u8>,
     pub(crate) https: Cell<bool>,
 }
 
 impl Memo {
     fn new(gvl: &mut Gvl) -> Memo {
-        let mut empty = || Slot::leak(gvl, names().empty.get());
+        let mut empty = || RootSlot::leak(gvl, names().empty.get());
         #[rustfmt::skip]
         let memo = Memo {
             method: empty(), remote_addr: empty(), server_name: empty(), server_port: empty(),
@@ -66,9 +66,9 @@ pub(crate) struct ServingThread {
     pub(crate) running: Cell<Option<&'static Strand>>,
     /// The current time away from its loop; only with fibers.
     pub(crate) stretch: Stretch,
-    pub(crate) ruby: &'static Slot,
+    pub(crate) ruby: &'static RootSlot,
     /// The env that all requests of this thread start from.
-    pub(crate) template: &'static Slot,
+    pub(crate) template: &'static RootSlot,
     pub(crate) memo: Memo,
 }
 
@@ -130,8 +130,8 @@ impl ServingThread {
             slow: Cell::new(false),
             running: Cell::new(None),
             stretch: Stretch::new(),
-            ruby: Slot::leak(gvl, NIL),
-            template: Slot::leak(gvl, NIL),
+            ruby: RootSlot::leak(gvl, NIL),
+            template: RootSlot::leak(gvl, NIL),
             memo: Memo::new(gvl),
         }))
     }

@@ -4,7 +4,7 @@
 use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Limits, one};
 use net::Timers;
-use proxy::{Config, Origin, Proxy, Upstreams, check_health};
+use proxy::{ProxyConfig, Origin, Proxy, Upstreams, check_health};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
@@ -38,19 +38,19 @@ pub struct Front {
 }
 
 /// Returns a configuration with short time-outs.
-pub fn config(origins: &[String]) -> Config {
+pub fn config(origins: &[String]) -> ProxyConfig {
     let origins = origins.iter().map(|origin| Origin::parse(origin).unwrap()).collect();
-    Config {
+    ProxyConfig {
         connect_timeout: Duration::from_millis(700),
         read_timeout: Duration::from_millis(500),
         send_timeout: Duration::from_millis(500),
         max_response_head: 16 << 10,
-        ..Config::new("test", origins)
+        ..ProxyConfig::new("test", origins)
     }
 }
 
 impl Front {
-    pub fn start(config: Config) -> Front {
+    pub fn start(config: ProxyConfig) -> Front {
         let upstreams = Upstreams::new(config).unwrap();
         let (log, (tell, told)) = (Log::default(), mpsc::channel());
         let (theirs, noting) = (upstreams.clone(), log.clone());

@@ -1,7 +1,7 @@
 //! Tests properties for all texts and all paths.
 
 use super::*;
-use crate::rules::{Step, lint};
+use crate::rules::{RuleStep, lint};
 use proptest::prelude::*;
 
 /// Generates texts that are often nearly valid.
@@ -100,9 +100,9 @@ proptest! {
         let site = Site::new(&json, "");
         let steps = site.rules().steps(&path);
         for (index, step) in steps.iter().enumerate() {
-            let last = matches!(step, Step::Proxy { .. } | Step::Redirect { .. } | Step::Missing { .. });
+            let last = matches!(step, RuleStep::Proxy { .. } | RuleStep::Redirect { .. } | RuleStep::Missing { .. });
             prop_assert_eq!(last, index + 1 == steps.len(), "{:?}", steps);
-            if let Step::File { path, .. } | Step::Directory { path, .. } | Step::Target { path, .. } = step {
+            if let RuleStep::File { path, .. } | RuleStep::Directory { path, .. } | RuleStep::Target { path, .. } = step {
                 prop_assert!(path.starts_with('/') && !path.contains("//") && (path == "/" || !path.ends_with('/')), "{path}");
             }
         }
@@ -115,7 +115,7 @@ proptest! {
         let site = Site::new(&routes(&globs), "");
         let first = globs.iter().position(|glob| crate::rules::glob::Glob::new(glob).matches(&path));
         let target = site.rules().steps(&path).into_iter().find_map(|step| match step {
-            Step::Target { path, .. } => Some(path),
+            RuleStep::Target { path, .. } => Some(path),
             _ => None,
         });
         prop_assert_eq!(target, first.map(|index| format!("/t{index}")));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Machine;
+use super::LocalMachine;
 use super::nss::Database;
 
 /// Directories of profiles, below the home directory: of Firefox itself (since 147 also the XDG directory),
@@ -17,7 +17,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Returns the databases of all profiles that have been used.
-pub(super) fn profiles(machine: &Machine) -> impl Iterator<Item = Database> {
+pub(super) fn profiles(machine: &LocalMachine) -> impl Iterator<Item = Database> {
     let mut found: Vec<Database> =
         PLACES.iter().flat_map(|place| inside(&machine.home.join(place))).collect();
     found.sort_by(|a, b| a.folder.cmp(&b.folder));

@@ -4,27 +4,27 @@
 
 use std::process::{Command, Stdio};
 
-use super::{Machine, Need, Step, Store, names_in};
+use super::{LocalMachine, Need, TrustCommand, TrustStore, names_in};
 use crate::local::{Authority, COMMON_NAME};
 
-fn keychain(machine: &Machine) -> String {
+fn keychain(machine: &LocalMachine) -> String {
     machine.home.join("Library/Keychains/login.keychain-db").display().to_string()
 }
 
-fn store(machine: &Machine, need: Need) -> Store {
-    Store { name: format!("login keychain ({})", keychain(machine)), need }
+fn store(machine: &LocalMachine, need: Need) -> TrustStore {
+    TrustStore { name: format!("login keychain ({})", keychain(machine)), need }
 }
 
-pub(super) fn install(machine: &Machine, authority: &Authority) -> Store {
+pub(super) fn install(machine: &LocalMachine, authority: &Authority) -> TrustStore {
     let (keychain, file) = (keychain(machine), authority.file().display().to_string());
     if asked(&["verify-cert", "-q", "-l", "-c", &file]).is_some() {
         return store(machine, Need::Nothing);
     }
     let add = ["security", "add-trusted-cert", "-r", "trustRoot", "-p", "ssl", "-k", &keychain, &file];
-    store(machine, Need::Run(vec![Step::new(add)]))
+    store(machine, Need::Run(vec![TrustCommand::new(add)]))
 }
 
-pub(super) fn remove(machine: &Machine, authority: Option<&Authority>) -> Store {
+pub(super) fn remove(machine: &LocalMachine, authority: Option<&Authority>) -> TrustStore {
     let keychain = keychain(machine);
     let list = asked(&["find-certificate", "-a", "-c", COMMON_NAME, &keychain]).unwrap_or_default();
     let names = names_in(&list);
@@ -33,9 +33,9 @@ pub(super) fn remove(machine: &Machine, authority: Option<&Authority>) -> Store 
         // Trust settings are found by the certificate's file, which exists only for the current authority.
         if let Some(authority) = authority.filter(|authority| authority.name() == name) {
             let file = authority.file().display().to_string();
-            steps.push(Step::new(["security", "remove-trusted-cert", &file]));
+            steps.push(TrustCommand::new(["security", "remove-trusted-cert", &file]));
         }
-        steps.push(Step::new(["security", "delete-certificate", "-c", &name, "-t", &keychain]));
+        steps.push(TrustCommand::new(["security", "delete-certificate", "-c", &name, "-t", &keychain]));
     }
     store(machine, if steps.is_empty() { Need::Nothing } else { Need::Run(steps) })
 }

@@ -35,16 +35,16 @@ impl TrustStoreKind {
 
 /// One command: a program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step(pub Vec<String>);
+pub struct TrustCommand(pub Vec<String>);
 
-impl Step {
-    fn new<Word: Into<String>>(words: impl IntoIterator<Item = Word>) -> Step {
-        Step(words.into_iter().map(Into::into).collect())
+impl TrustCommand {
+    fn new<Word: Into<String>>(words: impl IntoIterator<Item = Word>) -> TrustCommand {
+        TrustCommand(words.into_iter().map(Into::into).collect())
     }
 }
 
 /// Formats the command as it would be typed into a shell.
-impl fmt::Display for Step {
+impl fmt::Display for TrustCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,=@%+".contains(&byte);
         for (index, word) in self.0.iter().enumerate() {
@@ -64,13 +64,13 @@ pub enum Need {
     /// The store is up to date.
     Nothing,
     /// Run these commands in order, until one fails.
-    Run(Vec<Step>),
+    Run(Vec<TrustCommand>),
     /// The store cannot be changed: the reason and a remedy.
     Impossible(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct TrustStore {
     /// The store's name, for people.
     pub name: String,
     pub need: Need,
@@ -78,7 +78,7 @@ pub struct Store {
 
 /// Where to find stores and programs.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct LocalMachine {
     pub home: PathBuf,
     /// The user's data directory, usually `~/.local/share`.
     pub data: PathBuf,
@@ -91,19 +91,19 @@ pub struct Machine {
     pub macos: bool,
 }
 
-impl Machine {
+impl LocalMachine {
     /// Describes this machine. `var` reads an environment variable.
     ///
     /// # Errors
     /// There is no home directory.
-    pub fn here(var: impl Fn(&str) -> Option<String>, uid: u32) -> Result<Machine, super::Error> {
+    pub fn here(var: impl Fn(&str) -> Option<String>, uid: u32) -> Result<LocalMachine, super::Error> {
         let home = var("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.ok_or(super::Error::Homeless)?;
         let data = super::data_home(&var).ok_or(super::Error::Homeless)?;
         let mut path: Vec<PathBuf> = var("PATH").iter().flat_map(std::env::split_paths).collect();
         // update-ca-certificates is there, but the path of ordinary users often omits it.
         path.extend(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from));
-        Ok(Machine { home, data, root: PathBuf::from("/"), path, uid, macos: cfg!(target_os = "macos") })
+        Ok(LocalMachine { home, data, root: PathBuf::from("/"), path, uid, macos: cfg!(target_os = "macos") })
     }
 
     fn program(&self, name: &str) -> Option<PathBuf> {
@@ -125,7 +125,7 @@ impl Machine {
 }
 
 /// Returns the stores of `kinds`, with the commands that make each of them trust the authority.
-pub fn install(machine: &Machine, authority: &Authority, kinds: &[TrustStoreKind]) -> Vec<Store> {
+pub fn install(machine: &LocalMachine, authority: &Authority, kinds: &[TrustStoreKind]) -> Vec<TrustStore> {
     let mut stores = Vec::new();
     for kind in kinds {
         match kind {
@@ -144,7 +144,7 @@ pub fn install(machine: &Machine, authority: &Authority, kinds: &[TrustStoreKind
 }
 
 /// Returns the stores of `kinds`, with the commands that remove every authority of this user.
-pub fn remove(machine: &Machine, authority: Option<&Authority>, kinds: &[TrustStoreKind]) -> Vec<Store> {
+pub fn remove(machine: &LocalMachine, authority: Option<&Authority>, kinds: &[TrustStoreKind]) -> Vec<TrustStore> {
     let mut stores = Vec::new();
     for kind in kinds {
         match kind {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::{Machine, Need, Step, Store, names_in};
+use super::{LocalMachine, Need, TrustCommand, TrustStore, names_in};
 use crate::local::Authority;
 
 const NO_CERTUTIL: &str = "certutil is not installed: the package is libnss3-tools (Debian, Ubuntu), nss-tools (Fedora, \
@@ -23,7 +23,7 @@ pub(super) struct Database {
 ///
 /// Since version 146, Chromium reads `~/.local/share/pki/nssdb` unless `~/.pki/nssdb` exists; older versions read only the latter. The
 /// latter is not created for a user who has the former, because Chromium would then ignore the certificates there.
-pub(super) fn chromium(machine: &Machine) -> impl Iterator<Item = Database> {
+pub(super) fn chromium(machine: &LocalMachine) -> impl Iterator<Item = Database> {
     let (new, old) = (machine.data.join("pki/nssdb"), machine.home.join(".pki/nssdb"));
     let mut folders = Vec::new();
     if old.is_dir() || !new.is_dir() {
@@ -40,13 +40,13 @@ pub(super) fn chromium(machine: &Machine) -> impl Iterator<Item = Database> {
 }
 
 impl Database {
-    pub(super) fn install(self, machine: &Machine, authority: &Authority) -> Store {
+    pub(super) fn install(self, machine: &LocalMachine, authority: &Authority) -> TrustStore {
         let (file, name) = (authority.file().display().to_string(), authority.name());
         let d = self.address();
         let need = self.with_certutil(machine, |certutil| {
             let mut steps = Vec::new();
             if !self.exists() {
-                steps.push(Step::new([
+                steps.push(TrustCommand::new([
                     "mkdir",
                     "-p",
                     "-m",
@@ -54,7 +54,7 @@ impl Database {
                     "--",
                     &self.folder.display().to_string(),
                 ]));
-                steps.push(Step::new(["certutil", "-N", "-d", &d, "--empty-password"]));
+                steps.push(TrustCommand::new(["certutil", "-N", "-d", &d, "--empty-password"]));
             } else if ask(certutil, &["-L", "-d", &d, "-n", name, "-a"]).is_some_and(|text| {
                 CertificateDer::from_pem_slice(text.as_bytes())
                     .is_ok_and(|found| found == *authority.certificate())
@@ -63,26 +63,26 @@ impl Database {
                 return steps;
             }
             // C: trusted to sign for servers, and for nothing else.
-            steps.push(Step::new(["certutil", "-A", "-d", &d, "-n", name, "-t", "C,,", "-i", &file]));
+            steps.push(TrustCommand::new(["certutil", "-A", "-d", &d, "-n", name, "-t", "C,,", "-i", &file]));
             steps
         });
-        Store { name: self.shown(machine), need }
+        TrustStore { name: self.shown(machine), need }
     }
 
-    pub(super) fn remove(self, machine: &Machine) -> Store {
+    pub(super) fn remove(self, machine: &LocalMachine) -> TrustStore {
         let d = self.address();
         let need = if self.exists() {
             self.with_certutil(machine, |certutil| {
                 let names = ask(certutil, &["-L", "-d", &d]).map(|text| names_in(&text)).unwrap_or_default();
-                names.iter().map(|name| Step::new(["certutil", "-D", "-d", &d, "-n", name])).collect()
+                names.iter().map(|name| TrustCommand::new(["certutil", "-D", "-d", &d, "-n", name])).collect()
             })
         } else {
             Need::Nothing
         };
-        Store { name: self.shown(machine), need }
+        TrustStore { name: self.shown(machine), need }
     }
 
-    fn with_certutil(&self, machine: &Machine, steps: impl FnOnce(&PathBuf) -> Vec<Step>) -> Need {
+    fn with_certutil(&self, machine: &LocalMachine, steps: impl FnOnce(&PathBuf) -> Vec<TrustCommand>) -> Need {
         match machine.program("certutil") {
             // macOS has another program of this name.
             Some(path) if machine.macos && path.starts_with("/usr/bin") => {
@@ -104,7 +104,7 @@ impl Database {
         format!("sql:{}", self.folder.display())
     }
 
-    fn shown(&self, machine: &Machine) -> String {
+    fn shown(&self, machine: &LocalMachine) -> String {
         format!("{} ({})", self.reader, machine.shown(&self.folder))
     }
 }

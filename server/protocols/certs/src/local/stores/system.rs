@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Machine, Need, Step, Store};
+use super::{LocalMachine, Need, TrustCommand, TrustStore};
 use crate::local::Authority;
 
 /// The store of a family of distributions.
@@ -52,7 +52,7 @@ const FAMILIES: [Family; 4] = [
 const UNKNOWN: &str = "no way to add a certificate is known for this system: install the package ca-certificates, or \
                        add the file in the way its manual describes";
 
-fn family(machine: &Machine) -> Option<(&'static Family, PathBuf)> {
+fn family(machine: &LocalMachine) -> Option<(&'static Family, PathBuf)> {
     FAMILIES.iter().find_map(|family| {
         let folder = machine.at(family.folder);
         let program = family.update.first().and_then(|program| machine.program(program));
@@ -61,11 +61,11 @@ fn family(machine: &Machine) -> Option<(&'static Family, PathBuf)> {
 }
 
 /// Returns the prefix of this user's files in the directory. Other users of the machine have their own.
-fn prefix(machine: &Machine) -> String {
+fn prefix(machine: &LocalMachine) -> String {
     format!("firebrick-local-authority-{}-", machine.uid)
 }
 
-pub(super) fn install(machine: &Machine, authority: &Authority) -> Store {
+pub(super) fn install(machine: &LocalMachine, authority: &Authority) -> TrustStore {
     let Some((family, folder)) = family(machine) else { return unknown() };
     let id = authority.name().rsplit(' ').next().unwrap_or_default();
     let target = folder.join(format!("{}{id}.crt", prefix(machine)));
@@ -74,15 +74,15 @@ pub(super) fn install(machine: &Machine, authority: &Authority) -> Store {
     let mut steps = Vec::new();
     if !copied {
         let (from, to) = (authority.file().display().to_string(), target.display().to_string());
-        steps.push(Step::new(["install", "-m", "0644", &from, &to]));
+        steps.push(TrustCommand::new(["install", "-m", "0644", &from, &to]));
     }
     if !copied || !in_force(machine, family, authority) {
-        steps.push(Step::new(family.update.iter().copied()));
+        steps.push(TrustCommand::new(family.update.iter().copied()));
     }
-    Store { name: shown(&folder), need: as_root(machine, steps) }
+    TrustStore { name: shown(&folder), need: as_root(machine, steps) }
 }
 
-pub(super) fn remove(machine: &Machine) -> Store {
+pub(super) fn remove(machine: &LocalMachine) -> TrustStore {
     let Some((family, folder)) = family(machine) else { return unknown() };
     let prefix = prefix(machine);
     let ours = |name: &str| name.starts_with(&prefix) && name.ends_with(".crt");
@@ -96,22 +96,22 @@ pub(super) fn remove(machine: &Machine) -> Store {
     files.sort();
     let mut steps = Vec::new();
     if !files.is_empty() {
-        steps.push(Step::new(["rm", "-f", "--"].into_iter().map(str::to_owned).chain(files)));
-        steps.push(Step::new(family.update_removed.iter().copied()));
+        steps.push(TrustCommand::new(["rm", "-f", "--"].into_iter().map(str::to_owned).chain(files)));
+        steps.push(TrustCommand::new(family.update_removed.iter().copied()));
     }
-    Store { name: shown(&folder), need: as_root(machine, steps) }
+    TrustStore { name: shown(&folder), need: as_root(machine, steps) }
 }
 
 fn shown(folder: &Path) -> String {
     format!("system store ({})", folder.display())
 }
 
-fn unknown() -> Store {
-    Store { name: "system store".to_owned(), need: Need::Impossible(UNKNOWN.to_owned()) }
+fn unknown() -> TrustStore {
+    TrustStore { name: "system store".to_owned(), need: Need::Impossible(UNKNOWN.to_owned()) }
 }
 
 /// Whether the file that programs read contains the certificate; `true` if that is unknown.
-fn in_force(machine: &Machine, family: &Family, authority: &Authority) -> bool {
+fn in_force(machine: &LocalMachine, family: &Family, authority: &Authority) -> bool {
     let Some(Ok(bundle)) = family.bundle.map(|bundle| std::fs::read_to_string(machine.at(bundle))) else {
         return true;
     };
@@ -120,7 +120,7 @@ fn in_force(machine: &Machine, family: &Family, authority: &Authority) -> bool {
     text.lines().rev().nth(2).is_none_or(|line| bundle.contains(line))
 }
 
-fn as_root(machine: &Machine, steps: Vec<Step>) -> Need {
+fn as_root(machine: &LocalMachine, steps: Vec<TrustCommand>) -> Need {
     if steps.is_empty() {
         return Need::Nothing;
     }
@@ -130,13 +130,13 @@ fn as_root(machine: &Machine, steps: Vec<Step>) -> Need {
     let with = |helper: &str| {
         steps
             .iter()
-            .map(|step| Step::new([helper.to_owned()].into_iter().chain(step.0.iter().cloned())))
+            .map(|step| TrustCommand::new([helper.to_owned()].into_iter().chain(step.0.iter().cloned())))
             .collect()
     };
     match ["sudo", "doas"].into_iter().find(|helper| machine.program(helper).is_some()) {
         Some(helper) => Need::Run(with(helper)),
         None => {
-            let typed: Vec<String> = steps.iter().map(Step::to_string).collect();
+            let typed: Vec<String> = steps.iter().map(TrustCommand::to_string).collect();
             Need::Impossible(format!(
                 "it belongs to root, and there is no sudo; as root, run: {}",
                 typed.join(" && ")

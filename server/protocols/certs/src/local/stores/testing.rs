@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use super::{Machine, Need, Step, Store};
+use super::{LocalMachine, Need, TrustCommand, TrustStore};
 use crate::local::Authority;
 
 pub(super) struct Fake {
     _dir: tempfile::TempDir,
-    pub(super) machine: Machine,
+    pub(super) machine: LocalMachine,
     pub(super) authority: Authority,
 }
 
@@ -22,7 +22,7 @@ impl Fake {
         let data = home.join(".local/share");
         let (authority, _) = Authority::open(&data.join("firebrick"), SystemTime::now()).unwrap();
         let (root, path) = (dir.path().join("root"), vec![dir.path().join("bin")]);
-        let machine = Machine { home, data, root, path, uid: 1000, macos: false };
+        let machine = LocalMachine { home, data, root, path, uid: 1000, macos: false };
         Fake { _dir: dir, machine, authority }
     }
 
@@ -43,7 +43,7 @@ impl Fake {
     }
 
     /// Runs the commands for a store, with the fake programs first.
-    pub(super) fn run(&self, store: &Store) {
+    pub(super) fn run(&self, store: &TrustStore) {
         let Need::Run(steps) = &store.need else { panic!("{store:?}") };
         let path = format!("{}:{}", self.machine.path[0].display(), std::env::var("PATH").unwrap());
         for step in steps {
@@ -55,9 +55,9 @@ impl Fake {
 }
 
 /// Returns the commands for a store that needs some.
-pub(super) fn lines(store: &Store) -> Vec<String> {
+pub(super) fn lines(store: &TrustStore) -> Vec<String> {
     let Need::Run(steps) = &store.need else { panic!("{store:?}") };
-    steps.iter().map(Step::to_string).collect()
+    steps.iter().map(TrustCommand::to_string).collect()
 }
 
 /// Returns the directory of the real certutil.

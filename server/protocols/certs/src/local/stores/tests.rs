@@ -131,5 +131,5 @@ fn names_are_found_in_lists() {
 
 #[test]
 fn commands_are_shown_as_a_shell_reads_them() {
-    assert_eq!(Step::new(["a", "-n", "b c", "it's", ""]).to_string(), "a -n 'b c' 'it'\\''s' ''");
+    assert_eq!(TrustCommand::new(["a", "-n", "b c", "it's", ""]).to_string(), "a -n 'b c' 'it'\\''s' ''");
 }

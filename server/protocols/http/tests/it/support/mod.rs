@@ -163,8 +163,8 @@ fn with_fields(mut response: Response, fields: &[(&str, &str)]) -> Response {
     response
 }
 
-fn bounds(memory: usize, temp_dir: &std::path::Path) -> body::Bounds<'_> {
-    body::Bounds { memory, temp_dir, account: None, patience: Duration::ZERO }
+fn bounds(memory: usize, temp_dir: &std::path::Path) -> body::BodyBounds<'_> {
+    body::BodyBounds { memory, temp_dir, account: None, patience: Duration::ZERO }
 }
 
 impl Handler for Answers {

@@ -6,7 +6,7 @@ use handler::{Peer, PeerAddr};
 use http::{Context, three};
 use net::Timers;
 use quic::quinn::{self, Endpoint};
-use quic::{Bounds, Keys, Steering, endpoint, server_config};
+use quic::{QuicBounds, Keys, Steering, endpoint, server_config};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use settings::Settings;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -45,7 +45,7 @@ pub fn start(settings: impl Into<Settings>) -> QuicServer {
             tokio::task::spawn_local(async move { timers.run().await });
             tokio::task::spawn_local(run_jobs(to_do, context.clone()));
             let keys = Keys::random().unwrap();
-            let bounds = Bounds {
+            let bounds = QuicBounds {
                 streams: 100,
                 stream_window: 1 << 20,
                 send_window: 1 << 20,
