@@ -329,7 +329,7 @@ class CacheTest < Case
       body("/page/a", to: one)
       first = body("/page/a", to: other)
       out, err, code = one.command_line("cache", "purge", "/page/a", "--dir", one.dir)
-      assert_equal ["purged: 1 resource; the other servers of the group are told\n", 0], [out, code], err
+      assert_equal ["purged: 1 resource; the purge was published to the other servers of the group\n", 0], [out, code], err
       wait_until("the other server to hear it") { body("/page/a", to: other) != first }
     end
   end

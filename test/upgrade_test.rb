@@ -128,7 +128,7 @@ class UpgradeTest < Case
     assert_match(/two\z/, unix.read)
     _, err, code = command.value
     assert_equal 1, code
-    assert_match(/the upgrade may go on|ended before the upgrade did/, err)
+    assert_match(/the upgrade may still be running|ended before the upgrade did/, err)
     own.adopt(pid)
     assert_logged(/died while it handed over/, on: own)
     assert_equal "#{pid}\n", File.read(own.path("server.pid"))

@@ -3,16 +3,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use net::proxy_protocol::{Accepted, Parsed, parse};
+use net::proxy_protocol::{Accepted, ParsedHeader, parse};
 
 fuzz_target!(|input: &[u8]| {
     let whole = parse(input, Accepted::Any);
-    if let Ok(Parsed::Complete(_, length)) = whole {
+    if let Ok(ParsedHeader::Complete(_, length)) = whole {
         assert!(length <= input.len());
         assert_eq!(parse(&input[..length], Accepted::Any), whole);
     }
     for end in 0..input.len() {
         let part = parse(&input[..end], Accepted::Any);
-        assert!(part == Ok(Parsed::Incomplete) || part == whole);
+        assert!(part == Ok(ParsedHeader::Incomplete) || part == whole);
     }
 });

@@ -1,8 +1,10 @@
-//! Finds libmruby and compiles the shim against it. Without libmruby the crate is built so that no VM can be opened, and reports the reason.
+//! Finds libmruby and compiles the shim against it. Without libmruby the crate is built so that no VM can be
+//! opened, and reports the reason.
 //!
-//! `MRUBY_DIR` names another mruby (its `include` and `lib`, or the directory in which it was built); otherwise the system's is used. The build
-//! options of a library are in the file of flags next to it, if there is one. Debian 13's library has the debug hook although its headers do not
-//! say so; `src/probe.c` detects it.
+//! `MRUBY_DIR` names another mruby (its `include` and `lib`, or the directory in which it was built);
+//! otherwise the system's is used. The build options of a library are in the file of flags next to it, if
+//! there is one. Debian 13's library has the debug hook although its headers do not say so; `src/probe.c`
+//! detects it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

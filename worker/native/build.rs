@@ -1,4 +1,5 @@
-//! Tells the linker of macOS that Ruby's functions are resolved when Ruby loads the library. Other linkers need no flag.
+//! Tells the linker of macOS that Ruby's functions are resolved when Ruby loads the library. Other linkers
+//! need no flag.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,5 @@
-//! Tests of the invariants of `stop.c`: the extents of the interpreter that are accepted, among them that of this library.
+//! Tests of the invariants of `stop.c`: the extents of the interpreter that are accepted, among them that of
+//! this library.
 #![cfg(mruby)]
 
 use mruby_sys::{fb_can_stop, fb_close, fb_config, fb_open, stop_nearest, stop_plausible};
@@ -54,7 +55,8 @@ unsafe extern "C" fn no_call(_: *mut c_void, _: u32, _: mruby_sys::fb_bytes) -> 
     mruby_sys::fb_bytes { data: b"n".as_ptr(), length: 1 }
 }
 
-/// If this test fails, endless code without allocations is not stopped on this platform: see the conditions in `stop.c`.
+/// If this test fails, endless code without allocations is not stopped on this platform: see the conditions
+/// in `stop.c`.
 #[test]
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn the_extent_of_this_library_is_verified() {

@@ -1,6 +1,6 @@
 //! Measures the cost of a step without a network: `cargo run --release -p mruby --example cost`.
 
-use mruby::{Interned, VmLimits, StepResult, Tape, Text, TapeValue, Vm};
+use mruby::{Interned, StepResult, Tape, TapeValue, Text, Vm, VmLimits};
 use std::error::Error;
 use std::time::Instant;
 

@@ -1,9 +1,10 @@
-//! Measures the time of a step while many tasks wait, for choosing the collector's settings: `pause [WAITING [STEPS [RUBY]]]`.
+//! Measures the time of a step while many tasks wait, for choosing the collector's settings: `pause [WAITING
+//! [STEPS [RUBY]]]`.
 //!
-//! Runs in one process, because the network's variance would hide the collector's pauses. RUBY is evaluated first, for example
-//! `GC.generational_mode=true; GC.step_ratio=400`.
+//! Runs in one process, because the network's variance would hide the collector's pauses. RUBY is evaluated
+//! first, for example `GC.generational_mode=true; GC.step_ratio=400`.
 
-use mruby::{VmLimits, StepResult, Tape, Text, Vm};
+use mruby::{StepResult, Tape, Text, Vm, VmLimits};
 use std::time::{Duration, Instant};
 
 const HANDLERS: &str = "

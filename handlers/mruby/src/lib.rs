@@ -1,7 +1,8 @@
 //! mruby with a safe interface, for one thread of an event loop.
 //!
-//! Why: a handler in straight-line Ruby that waits (for time, Redis or another server) must suspend only itself. Every wait passes its arguments to
-//! Rust and yields the fiber. Rust does the work and resumes the fiber with the result.
+//! Why: a handler in straight-line Ruby that waits (for time, Redis or another server) must suspend only
+//! itself. Every wait passes its arguments to Rust and yields the fiber. Rust does the work and resumes the
+//! fiber with the result.
 //!
 //! No `mrb_value` exists in Rust; values cross as a [`Tape`].
 
@@ -9,4 +10,4 @@ mod tape;
 mod vm;
 
 pub use tape::{Reader, Tape, TapeValue};
-pub use vm::{Exception, Host, Interned, Interrupt, VmLimits, STOPPED, StepResult, Text, Vm};
+pub use vm::{Exception, Host, Interned, Interrupt, STOPPED, StepResult, Text, Vm, VmLimits};

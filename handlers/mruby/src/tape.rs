@@ -79,8 +79,8 @@ impl<'a> Reader<'a> {
         Reader { rest: tape }
     }
 
-    /// Reads the head of an Array and returns the number of its elements, which follow. Returns `None` and reads nothing if the next value is not
-    /// an Array.
+    /// Reads the head of an Array and returns the number of its elements, which follow. Returns `None` and
+    /// reads nothing if the next value is not an Array.
     pub fn array(&mut self) -> Option<usize> {
         self.tagged(b'[', Reader::count)
     }

@@ -1,9 +1,10 @@
 //! A VM with a safe interface: [`Vm`].
 //!
 //! Contract:
-//! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`] may be sent to others.
-//! 2. A task is a number. It is idle or it waits, as its last [`StepResult`] tells. Starting a waiting task or resuming an idle one panics
-//!    here and never reaches Ruby.
+//! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`]
+//!    may be sent to others.
+//! 2. A task is a number. It is idle or it waits, as its last [`StepResult`] tells. Starting a waiting task
+//!    or resuming an idle one panics here and never reaches Ruby.
 //! 3. After [`StepResult::Broken`] every further step returns the same; open another VM.
 
 use std::cell::RefCell;
@@ -86,8 +87,9 @@ struct HostCell {
 }
 
 struct Raw(*mut sys::fb_vm);
-// SAFETY: only `fb_interrupt`, `fb_serial` and `fb_stop` are called through it. They may be called from any thread while the VM and its thread
-// live, and the mutex around it is emptied on that thread before the VM is closed.
+// SAFETY: only `fb_interrupt`, `fb_serial` and `fb_stop` are called through it. They may be called from any
+// thread while the VM and its thread live, and the mutex around it is emptied on that thread before the VM is
+// closed.
 unsafe impl Send for Raw {}
 
 /// Interrupts or stops a VM from another thread.
@@ -107,9 +109,10 @@ impl Interrupt {
         self.with(0, |vm| unsafe { sys::fb_serial(vm) })
     }
 
-    /// Ends that step even if it rescues every exception. Has no effect if another step runs by now. With the debug hook the step returns
-    /// [`StepResult::Raised`]. Without it the step returns [`StepResult::Broken`] with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread
-    /// is outside of the interpreter at that moment; then try again.
+    /// Ends that step even if it rescues every exception. Has no effect if another step runs by now. With the
+    /// debug hook the step returns [`StepResult::Raised`]. Without it the step returns [`StepResult::Broken`]
+    /// with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread is outside of the
+    /// interpreter at that moment; then try again.
     pub fn stop(&self, serial: u32) {
         // SAFETY: the pointer is set only while the VM is open and its thread runs.
         self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });
@@ -282,8 +285,8 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`. The env is the template of `Rt.env` with these pairs; `more` is
-    /// passed as 2 or 1.
+    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`. The env is the template of
+    /// `Rt.env` with these pairs; `more` is passed as 2 or 1.
     ///
     /// # Panics
     /// The task waits.

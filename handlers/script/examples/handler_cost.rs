@@ -1,10 +1,11 @@
-//! Measures the cost of a request from the route to the response, without a network: `cargo run --release -p script --example handler_cost [FILE]`.
+//! Measures the cost of a request from the route to the response, without a network: `cargo run --release -p
+//! script --example handler_cost [FILE]`.
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use handler::{Client, Departure, Exchange, Fields, Incoming, Lent, Response, Trace};
-use script::{Hops, RouteLimits, Next, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, Hops, Next, RouteLimits, Script};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,11 +1,13 @@
-//! Runs many requests in `sleep` at the same time, without a network: `sleepers [REQUESTS [SECONDS]]`; default 100,000 for 5 s.
+//! Runs many requests in `sleep` at the same time, without a network: `sleepers [REQUESTS [SECONDS]]`;
+//! default 100,000 for 5 s.
 //!
-//! Prints the time of the slowest request, the memory that the requests hold while they sleep, and the time of another request meanwhile.
+//! Prints the time of the slowest request, the memory that the requests hold while they sleep, and the time
+//! of another request meanwhile.
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 
-use script::{RouteLimits, HandlerSource};
+use script::{HandlerSource, RouteLimits};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use support::{Server, Visitor};

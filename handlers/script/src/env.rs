@@ -1,7 +1,7 @@
 //! The Rack env of a request, as pairs that the VM turns into a Hash.
 //!
-//! An env starts as a copy of a template with the values of nearly all requests; only differences are added. Frequent keys are interned in the VM
-//! and passed by number.
+//! An env starts as a copy of a template with the values of nearly all requests; only differences are added.
+//! Frequent keys are interned in the VM and passed by number.
 
 use handler::path::Path;
 use handler::{PeerAddr, Request};
@@ -53,8 +53,8 @@ const USUAL: [&str; 39] = [
     "tracestate",
 ];
 
-/// Values that nearly every request has. They are shared and frozen, so the template leaves out values that handlers might change in place (paths
-/// and queries).
+/// Values that nearly every request has. They are shared and frozen, so the template leaves out values that
+/// handlers might change in place (paths and queries).
 const TEMPLATE: [(&str, &str); 9] = [
     ("REQUEST_METHOD", "GET"),
     ("SCRIPT_NAME", ""),
@@ -133,7 +133,8 @@ fn rack_name(name: &[u8]) -> String {
 /// Fields of the connection, and fields with keys of their own.
 const NOT_HTTP: [&[u8]; 3] = [b"transfer-encoding", b"content-type", b"content-length"];
 
-/// Calls `then` with the env of a request below `mount` (without a trailing slash). Values equal to the template's are left out.
+/// Calls `then` with the env of a request below `mount` (without a trailing slash). Values equal to the
+/// template's are left out.
 pub(crate) fn build<T>(
     names: &Names,
     request: &Request,

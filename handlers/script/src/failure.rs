@@ -25,7 +25,8 @@ pub(crate) fn client_gone() -> Failure {
     Failure::client_gone("the client disconnected")
 }
 
-/// The client disconnected before the response was complete, or closed its sending side and then read nothing for too long.
+/// The client disconnected before the response was complete, or closed its sending side and then read nothing
+/// for too long.
 pub(crate) fn client_gone_during_response() -> Failure {
     Failure::client_gone("the client disconnected before the response was complete")
 }

@@ -1,17 +1,22 @@
 //! Handlers in Ruby inside the server: Rack apps on mruby, one VM per front thread.
 //!
-//! Authentication, rewriting, rate limits and small APIs need no process of their own. Here they are straight-line Ruby in the event loop: a wait
-//! (for time, Redis or another server) suspends its own request and nothing else.
+//! Authentication, rewriting, rate limits and small APIs need no process of their own. Here they are
+//! straight-line Ruby in the event loop: a wait (for time, Redis or another server) suspends its own request
+//! and nothing else.
 //!
 //! Contract:
-//! 1. Handlers are evaluated once per front thread, in order, before they get requests. Requests that arrive earlier wait.
-//! 2. A handler responds, or returns 399. Then the next link in the chain responds, with the variables and fields that the handler has set.
-//! 3. A mistake in a handler affects its own request only. A fault that breaks the VM fails all its requests, and a new VM is opened.
+//! 1. Handlers are evaluated once per front thread, in order, before they get requests. Requests that arrive
+//!    earlier wait.
+//! 2. A handler responds, or returns 399. Then the next link in the chain responds, with the variables and
+//!    fields that the handler has set.
+//! 3. A mistake in a handler affects its own request only. A fault that breaks the VM fails all its requests,
+//!    and a new VM is opened.
 //! 4. All work happens on the thread that opened the [`Script`]; only computing Ruby code blocks it.
 //!
-//! Layers, from the bottom: `waiting`, `held` and `stream` use only values; `chain` is the request's position; `context` joins them; `ops` has the
-//! types of operations; the areas (`basic`, `stdlib`, `redis`, `fetch`, `next`, `kit`) are tables of them; `areas` joins the areas; `runtime` is
-//! the VM with them; `task` runs tasks; `script` serves requests.
+//! Layers, from the bottom: `waiting`, `held` and `stream` use only values; `chain` is the request's
+//! position; `context` joins them; `ops` has the types of operations; the areas (`basic`, `stdlib`, `redis`,
+//! `fetch`, `next`, `kit`) are tables of them; `areas` joins the areas; `runtime` is the VM with them; `task`
+//! runs tasks; `script` serves requests.
 #![forbid(unsafe_code)]
 
 mod areas;
@@ -45,7 +50,7 @@ pub use basic::Log;
 pub use chain::{Hops, Next};
 pub use load::{HandlerSource, check};
 pub use observed::{Alarm, Observed};
-pub use plan::{RouteLimits, HandlerPlan, HandlerRoute};
+pub use plan::{HandlerPlan, HandlerRoute, RouteLimits};
 pub use script::{Handling, Script};
 pub use stdlib::files::required;
 

@@ -1,6 +1,6 @@
 //! Reads handler files; describes errors in Ruby's form.
 
-use mruby::{Exception, VmLimits, Vm};
+use mruby::{Exception, Vm, VmLimits};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

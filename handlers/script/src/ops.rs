@@ -1,7 +1,8 @@
 //! Operations that Ruby can request from the server: calls, which return at once, and waits, which suspend their task.
 //!
-//! Each area of the crate (`stdlib`, `redis`, …) is an [`Area`]: a table of calls, a table of waits, and the Ruby on top of them.
-//! [`Ops`] joins them. In Ruby a call is the number `Rt::<NAME>` and a wait is `Rt::WAIT_<NAME>`.
+//! Each area of the crate (`stdlib`, `redis`, …) is an [`Area`]: a table of calls, a table of waits, and the
+//! Ruby on top of them. [`Ops`] joins them. In Ruby a call is the number `Rt::<NAME>` and a wait is
+//! `Rt::WAIT_<NAME>`.
 //!
 //! Calls and waits take values and return a tape; neither touches the VM. This module depends on no area.
 
@@ -141,9 +142,11 @@ mod tests {
         let ops = Ops::default();
         let raises = |tape: Tape| tape.as_bytes().first() == Some(&b'!');
         assert!(raises(call(&ops, 0, &[])));
-        for wrong in
-            [TapeValue::Nil, TapeValue::Array(vec![TapeValue::Sym(b"sleep")]), TapeValue::Array(vec![TapeValue::Int(-1)])]
-        {
+        for wrong in [
+            TapeValue::Nil,
+            TapeValue::Array(vec![TapeValue::Sym(b"sleep")]),
+            TapeValue::Array(vec![TapeValue::Int(-1)]),
+        ] {
             assert!(raises(wait(&ops, &wrong)));
         }
     }

@@ -1,7 +1,8 @@
 //! Waits for another task; the basis of channels and joins.
 //!
-//! A parked task waits until another task wakes its [`Ticket`]. Waking the ticket of an ended task has no effect. A task that passes lets the tasks
-//! that it has just started or woken run first, and continues when they wait.
+//! A parked task waits until another task wakes its [`Ticket`]. Waking the ticket of an ended task has no
+//! effect. A task that passes lets the tasks that it has just started or woken run first, and continues when
+//! they wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -45,8 +46,8 @@ impl Drop for Remove<'_> {
     }
 }
 
-/// Tasks that let others run first. They continue in reverse order, like callers when their callees return: a task that starts another passing task
-/// continues after it.
+/// Tasks that let others run first. They continue in reverse order, like callers when their callees return: a
+/// task that starts another passing task continues after it.
 #[derive(Default)]
 pub(crate) struct Passing {
     last: Cell<u64>,

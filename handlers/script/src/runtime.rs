@@ -6,7 +6,7 @@ use crate::env;
 use crate::fetch;
 use crate::observed::Observed;
 use crate::ops::Waits;
-use crate::plan::{RouteLimits, HandlerPlan};
+use crate::plan::{HandlerPlan, RouteLimits};
 use crate::stdlib;
 use crate::subject::{Location, RequestLine};
 use crate::watchdog::Watched;
@@ -33,7 +33,8 @@ pub(crate) struct Runtime {
     broken: Cell<bool>,
     /// Notified when the VM breaks.
     lost: Notify,
-    /// Whether the heap mostly holds objects that are never collected (symbols). Running tasks finish; new ones get a fresh VM.
+    /// Whether the heap mostly holds objects that are never collected (symbols). Running tasks finish; new
+    /// ones get a fresh VM.
     full: Cell<bool>,
     heap_limit: usize,
     watched: Watched,
@@ -66,7 +67,8 @@ impl Runtime {
         let Areas { ops, basic, fetch, stdlib } = Areas::new(log, loosest_limits.request_heap);
         let (constants, template) = (ops.constants(), env::template());
         let calls = ops.calls;
-        let host = Box::new(move |op: u32, args: &[TapeValue<'_>], tape: &mut Tape| calls.run(op, args, tape));
+        let host =
+            Box::new(move |op: u32, args: &[TapeValue<'_>], tape: &mut Tape| calls.run(op, args, tape));
         let mut vm = Vm::open(mruby::VmLimits { heap: heap_limit, step: heap_limit }, host)?;
         let preludes = [("ops.rb", constants.as_str()), ("env.rb", template.as_str())];
         for (file, code) in preludes.into_iter().chain(ops.preludes) {
@@ -126,8 +128,8 @@ impl Runtime {
         self.vm.borrow_mut().abandon(slot);
     }
 
-    /// Runs a step. `room` returns the bytes that the step may add to a heap of the given size. Returns the step, and the size of the heap in bytes
-    /// before and after it.
+    /// Runs a step. `room` returns the bytes that the step may add to a heap of the given size. Returns the
+    /// step, and the size of the heap in bytes before and after it.
     pub(crate) fn step(
         &self,
         step_time: Option<Duration>,
@@ -142,7 +144,8 @@ impl Runtime {
         vm.limit_step(room(before));
         let (step, timed_out) = self.watched.step(step_time, location, line, || run(&mut vm));
         let after = vm.heap();
-        // A collection takes longer the more objects waiting tasks hold, so one collection must serve for all that has been added since.
+        // A collection takes longer the more objects waiting tasks hold, so one collection must serve for all
+        // that has been added since.
         let since = vm.heap().saturating_sub(self.collected_heap.get());
         if matches!(&step, StepResult::Raised(error) if error.class == "NoMemoryError")
             && since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS

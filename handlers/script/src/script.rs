@@ -1,7 +1,7 @@
 //! The handlers of one front thread: [`Script`].
 
 use crate::basic::Log;
-use crate::chain::{Chain, Hops, Next, ServedRequest, Position, Responding};
+use crate::chain::{Chain, Hops, Next, Position, Responding, ServedRequest};
 use crate::context::TaskContext;
 use crate::env::{self, Names};
 use crate::failure;
@@ -130,8 +130,8 @@ impl Script {
         self.plan.routes.iter().position(|route| path.below(route.path.as_bytes()).is_some())
     }
 
-    /// Returns the response of a route's handlers, or of `next`. Most handlers never wait: then the response is ready at once and nothing is
-    /// allocated.
+    /// Returns the response of a route's handlers, or of `next`. Most handlers never wait: then the response
+    /// is ready at once and nothing is allocated.
     pub fn handle(
         self: &Rc<Self>,
         route: usize,
@@ -201,8 +201,8 @@ impl Script {
         Location { source: source.and_then(number), route: number(&position.route) }
     }
 
-    /// Gives a request to the handler at a position, once the handler is loaded and the body has arrived. Returns the exchange if there are no more
-    /// handlers.
+    /// Gives a request to the handler at a position, once the handler is loaded and the body has arrived.
+    /// Returns the exchange if there are no more handlers.
     async fn start(self: &Rc<Self>, position: &Position, mut exchange: Exchange) -> Result<First, Exchange> {
         let route = &self.plan.routes[position.route];
         let Some(&handler) = route.handlers.get(position.handler) else { return Err(exchange) };
@@ -243,7 +243,11 @@ impl Script {
     }
 
     /// Continues a waiting request until it has a response or the head of one.
-    async fn wait(self: &Rc<Self>, position: &Position, waiting: WaitingRequest) -> Result<HandlerOutcome, Failed> {
+    async fn wait(
+        self: &Rc<Self>,
+        position: &Position,
+        waiting: WaitingRequest,
+    ) -> Result<HandlerOutcome, Failed> {
         let WaitingRequest { task, step, exchange } = waiting;
         let (outlet, mut head) = Outlet::new();
         let context = Rc::new(TaskContext {
@@ -307,7 +311,8 @@ impl Script {
         }
     }
 
-    /// Returns the VM's number of a handler, or the reason why it could not be loaded; `None` if it has not been evaluated yet.
+    /// Returns the VM's number of a handler, or the reason why it could not be loaded; `None` if it has not
+    /// been evaluated yet.
     fn loaded(&self, app: usize) -> Option<Result<u32, String>> {
         self.apps.borrow().get(app).cloned()
     }
@@ -321,7 +326,11 @@ impl Script {
     }
 
     /// Reads the request's body, which also stays in the exchange for later links.
-    async fn collect(&self, route: &HandlerRoute, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
+    async fn collect(
+        &self,
+        route: &HandlerRoute,
+        exchange: &mut Exchange,
+    ) -> Result<Option<bytes::Bytes>, Failure> {
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
         let max_body = route.limits.max_body;
         let account = exchange.client.open_account();

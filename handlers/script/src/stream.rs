@@ -1,6 +1,7 @@
 //! Responses that are sent while they are produced: a body that responds to `each`.
 //!
-//! With each part the task waits until the previous one has been taken, so Ruby is never more than one part ahead of the client.
+//! With each part the task waits until the previous one has been taken, so Ruby is never more than one part
+//! ahead of the client.
 
 use crate::failure::client_gone_during_response;
 use crate::waiting::{OperationFuture, fault, ready, tape};
@@ -16,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client that has closed its sending side may take to get the next part. Most such clients have disconnected, which only a write would
-/// show.
+/// How long a client that has closed its sending side may take to get the next part. Most such clients have
+/// disconnected, which only a write would show.
 pub(crate) const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The message of the exception that is raised in a body whose client has disconnected, as in H2O.

@@ -2,8 +2,8 @@
 //!
 //! Why: while code cannot be stopped, its own thread cannot log, and an operator still has to find the code.
 //!
-//! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and checks afterwards that the step is still
-//! running. If it is not, the read values are invalid.
+//! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and
+//! checks afterwards that the step is still running. If it is not, the read values are invalid.
 
 use crate::plan::HandlerPlan;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RouteLimits, HandlerRoute, HandlerSource};
+    use crate::{HandlerRoute, HandlerSource, RouteLimits};
 
     fn subject() -> Subject {
         let source = |file: &str| HandlerSource { file: file.into(), code: String::new() };

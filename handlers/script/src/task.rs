@@ -76,15 +76,15 @@ impl Task {
         self.set_waiting(false);
         let room = |heap: usize| self.room(heap);
         let (step, before, after) = self.runtime.step(self.limits.step_time, self.location, line, room, run);
-        // Memory that a collection frees during the step is credited to this task, whichever task allocated it, so no task is charged for old
-        // garbage.
+        // Memory that a collection frees during the step is credited to this task, whichever task allocated
+        // it, so no task is charged for old garbage.
         self.held.set((self.held.get() + after).saturating_sub(before));
         self.set_waiting(matches!(step, StepResult::Wait));
         step
     }
 
-    /// Returns the bytes that a step may add to a heap of `heap` bytes. A task that holds much memory leaves the last quarter of the heap to
-    /// others.
+    /// Returns the bytes that a step may add to a heap of `heap` bytes. A task that holds much memory leaves
+    /// the last quarter of the heap to others.
     fn room(&self, heap: usize) -> usize {
         let (held, limit) = (self.held.get(), self.runtime.heap_limit());
         let own = self.limits.request_heap.saturating_sub(held);
@@ -107,7 +107,8 @@ impl Task {
         self.resume(&cancelled)
     }
 
-    /// Returns whether the task's `ensure` may wait: only once, only while fewer than `max_tasks` others do so, and only in a running event loop.
+    /// Returns whether the task's `ensure` may wait: only once, only while fewer than `max_tasks` others do
+    /// so, and only in a running event loop.
     fn may_finish(&self) -> bool {
         let others = self.runtime.cancelled_tasks();
         !self.cancelled && others < self.limits.max_tasks && tokio::runtime::Handle::try_current().is_ok()
@@ -165,8 +166,8 @@ impl Drop for Task {
     }
 }
 
-/// Runs a task to its end. Its result stays in the runtime's `out` until the next step of any task, that is until the caller awaits. If the VM
-/// breaks, the task ends at once.
+/// Runs a task to its end. Its result stays in the runtime's `out` until the next step of any task, that is
+/// until the caller awaits. If the VM breaks, the task ends at once.
 pub(crate) async fn drive(
     runtime: &Rc<Runtime>,
     task: &Task,
@@ -208,8 +209,8 @@ fn begin(runtime: &Rc<Runtime>, context: &TaskContext) -> OperationFuture {
 /// The time limit for the `ensure` clauses of a cancelled task.
 const MAX_ENSURE: Duration = Duration::from_secs(2);
 
-/// Cancels a task: its wait raises. Its `ensure` clauses may still wait (to decrement a counter in Redis, to release a lock), for at most
-/// [`MAX_ENSURE`].
+/// Cancels a task: its wait raises. Its `ensure` clauses may still wait (to decrement a counter in Redis, to
+/// release a lock), for at most [`MAX_ENSURE`].
 fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
     let step = task.cancel();
     start_spawned(runtime);

@@ -1,10 +1,12 @@
 //! Ends steps that compute for too long without waiting.
 //!
-//! One thread per process checks all VMs 50 times a second while any computes, and sleeps otherwise. It compares the CPU time of their threads,
-//! because on a busy machine a step can take long without computing. A VM that exceeds its limit is told to raise. A library with the debug hook
-//! raises at its next instruction, one without it at the next allocation. A step that goes on nevertheless is stopped after twice the limit: with
-//! the hook each further instruction raises. Without it the VM is given up: the thread gets a new one, and the requests that waited in the old one
-//! fail. Endless code outside of Ruby cannot be stopped; it is logged.
+//! One thread per process checks all VMs 50 times a second while any computes, and sleeps otherwise. It
+//! compares the CPU time of their threads, because on a busy machine a step can take long without computing.
+//! A VM that exceeds its limit must raise. A library with the debug hook raises at its next instruction, one
+//! without it at the next allocation. A step that goes on nevertheless is stopped after twice the limit: with
+//! the hook each further instruction raises. Without it the VM is given up: the thread gets a new one, and
+//! the requests that waited in the old one fail. Endless code outside of Ruby cannot be stopped; it is
+//! logged.
 
 use crate::observed::Alarm;
 use crate::plan::HandlerPlan;
@@ -48,8 +50,9 @@ struct Watch {
     fired: AtomicBool,
     /// Whether the last attempt was to stop the step, rather than to make it raise.
     stopped: AtomicBool,
-    /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do not read the clock: there are a hundred
-    /// thousand per second, and reading it costs as much as a method call in Ruby.
+    /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do
+    /// not read the clock: there are a hundred thousand per second, and reading it costs as much as a method
+    /// call in Ruby.
     seen: Mutex<Option<RunningStep>>,
     logged: AtomicBool,
 }
@@ -197,9 +200,11 @@ impl Watch {
             return true;
         }
         self.fired.store(true, Ordering::Release);
-        // Without the hook a step that is told to raise collects garbage first, and cannot be stopped meanwhile: the two attempts alternate.
+        // Without the hook, a step that must raise collects garbage first and cannot be stopped during that
+        // time: the two attempts alternate.
         if taken >= limit * STOP_AFTER && !self.stopped.fetch_not(Ordering::Relaxed) {
-            // The VM's own number of the step. Not read earlier: a step that has just begun may not have its number yet.
+            // The VM's own number of the step. Not read earlier: a step that has just begun may not have its
+            // number yet.
             let serial = self.interrupt.serial();
             if self.running.load(Ordering::Acquire) == step {
                 self.interrupt.stop(serial);
@@ -231,11 +236,16 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mruby::{VmLimits, STOPPED, StepResult, Tape, Vm};
+    use mruby::{STOPPED, StepResult, Tape, Vm, VmLimits};
 
     fn plan() -> Arc<HandlerPlan> {
         let source = crate::HandlerSource { file: "busy.rb".into(), code: String::new() };
-        Arc::new(HandlerPlan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
+        Arc::new(HandlerPlan {
+            sources: vec![source],
+            routes: Vec::new(),
+            heap: 0,
+            temp_dir: std::env::temp_dir(),
+        })
     }
 
     /// Runs this code as task 0 of a watched VM; returns the step's result.
@@ -274,7 +284,10 @@ mod tests {
         if !matches!(step, StepResult::Broken(_)) {
             vm.eval("module Rt\ndef self.next_job\n7\nend\nend", "job.rb").expect("Ruby");
             let next = vm.intern(b"next_job").expect("memory");
-            assert!(matches!(vm.start(0, next, &args), StepResult::Done), "{code}: the VM does not work any more");
+            assert!(
+                matches!(vm.start(0, next, &args), StepResult::Done),
+                "{code}: the VM does not work any more"
+            );
         }
         Some(step)
     }

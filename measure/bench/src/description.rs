@@ -77,7 +77,8 @@ pub(crate) enum Traffic {
 }
 
 impl Traffic {
-    /// Combines the traffic of two concurrent sets of runs, whose rates add up. `runs` and `others` are the numbers of runs in each set.
+    /// Combines the traffic of two concurrent sets of runs, whose rates add up. `runs` and `others` are the
+    /// numbers of runs in each set.
     pub fn join(&mut self, runs: usize, other: &Traffic, others: usize) {
         if let (Traffic::Open { rate, .. }, Traffic::Open { rate: more, .. }) = (self, other) {
             let one = single(rate, runs);

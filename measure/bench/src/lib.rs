@@ -1,7 +1,8 @@
 //! `firebrick bench`: loads a server and reports the results.
 //!
-//! A run: flags become a [`load::Scenario`] (`invocation`), which is run (`load::run`); the results become a document (`document`), which is
-//! printed (`text`, `page`). No connection is opened before the whole command line is validated.
+//! A run: flags become a [`load::Scenario`] (`invocation`), which is run (`load::run`); the results become a
+//! document (`document`), which is printed (`text`, `page`). No connection is opened before the whole command
+//! line is validated.
 #![forbid(unsafe_code)]
 
 mod arguments;

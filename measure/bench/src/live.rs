@@ -7,7 +7,8 @@ use load::Progress;
 use report::Unit;
 
 const BAR: usize = 20;
-/// The width if the terminal does not report one. Lines are cut to the width, because wrapped lines could not be redrawn.
+/// The width if the terminal does not report one. Lines are cut to the width, because wrapped lines could not
+/// be redrawn.
 const COLUMNS: u16 = 80;
 
 /// Draws a run's progress on standard error.

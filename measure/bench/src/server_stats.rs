@@ -9,7 +9,8 @@ use stats::ServerSnapshot;
 /// Environment variable with the token for a control port.
 const TOKEN: &str = "FIREBRICK_CONTROL_TOKEN";
 
-/// Returns the client for `--control`. A folder is an app's, whose settings name the control socket; other texts are addresses.
+/// Returns the client for `--control`. A folder is an app's, whose settings name the control socket; other
+/// texts are addresses.
 ///
 /// # Errors
 /// The address is invalid.

@@ -18,7 +18,8 @@ pub(crate) struct Split {
     pub network: f64,
 }
 
-/// The share of responses on each side of a rank that are averaged: enough to reduce noise, few enough to be specific to this percentile.
+/// The share of responses on each side of a rank that are averaged: enough to reduce noise, few enough to be
+/// specific to this percentile.
 const AROUND: f64 = 0.005;
 /// The GVL part is shown if more than this share of the responses reported it.
 const MOST: f64 = 0.5;
@@ -91,7 +92,8 @@ impl Split {
         all.into_iter().filter_map(|(name, ms)| ms.filter(|ms| *ms > 0.0).map(|ms| (name, ms))).collect()
     }
 
-    /// Returns a sentence such as `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending`, rounded so that the sum is exact.
+    /// Returns a sentence such as `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and
+    /// sending`, rounded so that the sum is exact.
     pub fn sentence(&self) -> String {
         let (one, unit) = unit(self.total);
         let digits = digits(self.total / one);

@@ -1,6 +1,6 @@
-//! Runs the engine without the command around it, to measure its own cost:
-//! `bare URL CONNECTIONS SECONDS THREADS [key=value…]` with `pipeline=16`, `streams=100` (HTTP/2), `rate=500` (open model).
-//! Prints requests per second and CPU time per request. Use it under `pidstat`, `perf` or `strace`.
+//! Runs the engine without the command around it, to measure its own cost: `bare URL CONNECTIONS SECONDS
+//! THREADS [key=value…]` with `pipeline=16`, `streams=100` (HTTP/2), `rate=500` (open model). Prints requests
+//! per second and CPU time per request. Use it under `pidstat`, `perf` or `strace`.
 
 use std::time::Duration;
 

@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use crate::{scenario::Arrivals as Distribution, scenario::Scenario};
 use std::time::Duration;
 
-/// First the warm-up, then the counted part: of the arrivals of this process every `threads`-th, starting with number `thread`. Times are relative
-/// to the run.
+/// First the warm-up, then the counted part: of the arrivals of this process every `threads`-th, starting
+/// with number `thread`. Times are relative to the run.
 pub(crate) struct Arrivals {
     warm: std::iter::Peekable<std::iter::Enumerate<Schedule>>,
     counted: Source,
@@ -63,7 +63,8 @@ impl Arrivals {
     }
 }
 
-/// Returns the requests per second during the warm-up: the first rate, or half the rate at the end of the first ramp if that starts at 0.
+/// Returns the requests per second during the warm-up: the first rate, or half the rate at the end of the
+/// first ramp if that starts at 0.
 fn warm_rate(scenario: &Scenario) -> f64 {
     match &scenario.traffic {
         Traffic::Closed { .. } => 0.0,

@@ -24,8 +24,8 @@ pub fn upto<const STEPS: u32>(index: usize) -> u64 {
     ((base + 1) << shift) - 1
 }
 
-/// Returns the quantile `share` (0 to 1) of a distribution: the middle of its band. `spread` lists, in order, the longest duration of each band and
-/// its count. Returns 0 if nothing was counted.
+/// Returns the quantile `share` (0 to 1) of a distribution: the middle of its band. `spread` lists, in order,
+/// the longest duration of each band and its count. Returns 0 if nothing was counted.
 pub fn quantile<const STEPS: u32>(spread: &[(u64, u64)], share: f64) -> u64 {
     let total: u64 = spread.iter().map(|(_, count)| count).sum();
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]

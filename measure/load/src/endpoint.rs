@@ -1,4 +1,5 @@
-//! The targets of requests. Names are resolved once, before the run, so that name servers are not part of the measurement.
+//! The targets of requests. Names are resolved once, before the run, so that name servers are not part of the
+//! measurement.
 
 use std::cell::Cell;
 use std::io;
@@ -202,8 +203,8 @@ fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// Returns an IPv6 address with a zone. The system resolves only zones of link-local addresses, so such an address serves to find the zone's
-/// number.
+/// Returns an IPv6 address with a zone. The system resolves only zones of link-local addresses, so such an
+/// address serves to find the zone's number.
 fn in_zone(origin: &Origin, address: &str, zone: &str) -> Result<SocketAddr, String> {
     let known = (format!("fe80::1%{zone}").as_str(), origin.port).to_socket_addrs();
     let scope = known.ok().into_iter().flatten().find_map(|found| match found {

@@ -61,7 +61,8 @@ pub(crate) struct Connection {
     reader: Reader,
     incoming: Incoming,
     sent: VecDeque<Sent>,
-    /// The number of requests at the end of `sent` that are not completely written, and the bytes written of the first of them.
+    /// The number of requests at the end of `sent` that are not completely written, and the bytes written of
+    /// the first of them.
     unwritten: usize,
     offset: usize,
     unflushed: bool,
@@ -285,7 +286,8 @@ impl Connection {
         if keep_alive && !early {
             return None;
         }
-        // The server announced that it closes the connection, so it did not process later requests. They are sent again.
+        // The server announced that it closes the connection, so it did not process later requests. They are
+        // sent again.
         for sent in self.sent.drain(..) {
             feed.retry(sent.job);
         }

@@ -33,8 +33,8 @@ impl Histogram {
         }
     }
 
-    /// Corrects for coordinated omission: for every value longer than `interval_us`, adds the values of the requests that would have been sent
-    /// meanwhile at that interval. An interval of 0 changes nothing.
+    /// Corrects for coordinated omission: for every value longer than `interval_us`, adds the values of the
+    /// requests that would have been sent meanwhile at that interval. An interval of 0 changes nothing.
     #[must_use]
     pub fn corrected(&self, interval_us: u64) -> Histogram {
         Histogram(self.0.clone_correct(interval_us))

@@ -61,24 +61,29 @@ pub enum Flow {
     Stop,
 }
 
-/// Runs `scenario` and blocks until it is over, at most `timeouts.grace` after its end. A run that ends by count and has no time limit waits for
-/// its last responses up to `timeouts.request`. Requests of an open model that were due but found no free connection by then count as `unsent`.
-/// Calls `watch` about ten times a second on the calling thread.
+/// Runs `scenario` and blocks until it is over, at most `timeouts.grace` after its end. A run that ends by
+/// count and has no time limit waits for its last responses up to `timeouts.request`. Requests of an open
+/// model that were due but found no free connection by then count as `unsent`. Calls `watch` about ten times
+/// a second on the calling thread.
 ///
-/// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU to spare (`Outcome::busy`). Latency
-/// counts from the intended time, so it includes delays in sending. Time-outs are checked ten times within their length, at least every 100 ms.
+/// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU
+/// to spare (`Outcome::busy`). Latency counts from the intended time, so it includes delays in sending.
+/// Time-outs are checked ten times within their length, at least every 100 ms.
 ///
-/// Users of the closed model open their connections (keep-alive, HTTP/2, HTTP/3) before the counted part begins, unless there is a warm-up. A
-/// connection opened later counts in the latency of the request that needed it.
+/// Users of the closed model open their connections (keep-alive, HTTP/2, HTTP/3) before the counted part
+/// begins, unless there is a warm-up. A connection opened later counts in the latency of the request that
+/// needed it.
 ///
 /// # Errors
-/// The scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The text contains the remedy.
+/// The scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The
+/// text contains the remedy.
 pub fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Outcome, String> {
     run::run(scenario, watch, &mut || Ok(Duration::ZERO))
 }
 
-/// Does the same as [`run`], but calls `gate` before the first request. `gate` waits for the other processes that begin at the same moment, and
-/// returns the time until that moment. Users of the closed model have their connections by then, unless there is a warm-up.
+/// Does the same as [`run`], but calls `gate` before the first request. `gate` waits for the other processes
+/// that begin at the same moment, and returns the time until that moment. Users of the closed model have
+/// their connections by then, unless there is a warm-up.
 ///
 /// # Errors
 /// The same as of [`run`], and the error of `gate`.

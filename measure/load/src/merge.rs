@@ -1,5 +1,5 @@
-//! Merges outcomes of the threads of a run and of several machines. Merging is associative and commutative: order and grouping do not change the
-//! result.
+//! Merges outcomes of the threads of a run and of several machines. Merging is associative and commutative:
+//! order and grouping do not change the result.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::outcome::{Band, Bytes, Errors, Handshakes, Outcome, RequestOutcome, S
 use crate::recorder::COURSE;
 
 impl Outcome {
-    /// Adds a run of about the same time. Counts and histograms are added, seconds are aligned by the clock, and `seconds` and `busy` become the
-    /// larger of both.
+    /// Adds a run of about the same time. Counts and histograms are added, seconds are aligned by the clock,
+    /// and `seconds` and `busy` become the larger of both.
     pub fn merge(&mut self, mut other: Outcome) {
         self.align(&mut other);
         self.seconds = self.seconds.max(other.seconds);

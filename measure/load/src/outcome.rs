@@ -11,8 +11,8 @@ use crate::histogram::Histogram;
 pub struct Outcome {
     /// The start of the counted part, RFC 3339 in UTC.
     pub started_at: String,
-    /// The length of the counted part in seconds: the time in which requests could be started, or the time up to the last response or error if that
-    /// came later or there was no time limit.
+    /// The length of the counted part in seconds: the time in which requests could be started, or the time up
+    /// to the last response or error if that came later or there was no time limit.
     pub seconds: f64,
     /// Started requests.
     pub sent: u64,

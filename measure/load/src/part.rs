@@ -1,5 +1,6 @@
-//! One process's part of a run shared by several processes. The parts together are exactly the run of one process: connections and numbers of
-//! requests add up, and each arrival of an open model or a replay belongs to one process.
+//! One process's part of a run shared by several processes. The parts together are exactly the run of one
+//! process: connections and numbers of requests add up, and each arrival of an open model or a replay belongs
+//! to one process.
 
 /// The distance between the first requests of processes, for a closed model without a number of requests to share.
 const APART: u64 = 1 << 40;
@@ -45,8 +46,9 @@ impl Part {
         all / of * number + number.min(all % of)
     }
 
-    /// Returns the number of the first request of a closed model, in which each process has its own sequence of requests. With every N-th of all
-    /// requests, each of N processes would always request the same URL of a list of N.
+    /// Returns the number of the first request of a closed model, in which each process has its own sequence
+    /// of requests. With every N-th of all requests, each of N processes would always request the same URL of
+    /// a list of N.
     pub(crate) fn first_request(self, limit: Option<u64>) -> u64 {
         limit.map_or(self.wide().0.saturating_mul(APART), |limit| self.before(limit))
     }

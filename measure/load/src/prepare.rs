@@ -124,8 +124,8 @@ fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("cookie")
 }
 
-/// Connection-specific fields, which are not allowed in HTTP/2 and HTTP/3 (RFC 9113, 8.2.2; RFC 9114, 4.2), and `Host`, which becomes
-/// `:authority`.
+/// Connection-specific fields, which are not allowed in HTTP/2 and HTTP/3 (RFC 9113, 8.2.2; RFC 9114, 4.2),
+/// and `Host`, which becomes `:authority`.
 const OF_CONNECTIONS: [&str; 6] =
     ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 

@@ -1,4 +1,5 @@
-//! Records the results of a thread. It allocates nothing per request, and a usual response costs one entry in one histogram.
+//! Records the results of a thread. It allocates nothing per request, and a usual response costs one entry in
+//! one histogram.
 
 use std::collections::BTreeMap;
 
@@ -278,7 +279,8 @@ impl Recorder {
     }
 }
 
-/// One record per second. Responses are counted in `fresh`, whose counts are moved when a second ends or progress is reported.
+/// One record per second. Responses are counted in `fresh`, whose counts are moved when a second ends or
+/// progress is reported.
 #[derive(Debug, Default)]
 struct Course {
     seconds: Vec<Second>,

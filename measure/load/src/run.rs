@@ -105,7 +105,8 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Sets the start of the counted part: after the warm-up, or when all users of the closed model are connected. Returns that time.
+    /// Sets the start of the counted part: after the warm-up, or when all users of the closed model are
+    /// connected. Returns that time.
     fn start(
         &mut self,
         gate: &mut dyn FnMut() -> Result<Duration, String>,

@@ -29,7 +29,8 @@ pub struct Scenario {
     pub threads: usize,
     /// Whether to keep the cookies that a server sets and send them back, per user (one per connection).
     pub cookies: bool,
-    /// Whether to ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies with `Server-Timing`).
+    /// Whether to ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies
+    /// with `Server-Timing`).
     pub stages: bool,
     /// Requests that depend on each other, instead of independent ones: request number n of `requests` is the n-th step, of which it gives the
     /// origin, the method and the common fields.
@@ -112,7 +113,8 @@ pub enum Traffic {
         /// The stages, one after the other.
         stages: Vec<Stage>,
         arrivals: Arrivals,
-        /// The most connections (times streams, times pipeline depth). A request that finds none free waits, and its wait counts.
+        /// The most connections (times streams, times pipeline depth). A request that finds none free waits,
+        /// and its wait counts.
         connections: usize,
     },
     /// Requests at recorded times.
@@ -208,7 +210,8 @@ pub struct Tls {
     pub insecure: bool,
     /// A PEM file with certificates to trust besides the system's.
     pub ca: Option<PathBuf>,
-    /// Whether to resume sessions where the server allows it. Otherwise every connection costs the server as much as a new visitor.
+    /// Whether to resume sessions where the server allows it. Otherwise every connection costs the server as
+    /// much as a new visitor.
     pub resume: bool,
 }
 

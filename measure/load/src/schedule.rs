@@ -1,5 +1,5 @@
-//! The send times of an open model: request number n is due when the integral of the rate reaches n. So errors do not accumulate, however long the
-//! run is.
+//! The send times of an open model: request number n is due when the integral of the rate reaches n. So
+//! errors do not accumulate, however long the run is.
 
 use crate::clock::{Moment, nanoseconds};
 use crate::scenario::{Arrivals, Scenario, Stage, Traffic};
@@ -76,8 +76,9 @@ fn when(stage: &Stage, duration: Option<f64>, number: f64) -> f64 {
     }
 }
 
-/// Returns the stages with all durations, and their total (`None` if unlimited). A last stage without a duration lasts as long as the run; if the
-/// run is unlimited, too, the rate stays at the stage's first value.
+/// Returns the stages with all durations, and their total (`None` if unlimited). A last stage without a
+/// duration lasts as long as the run; if the run is unlimited, too, the rate stays at the stage's first
+/// value.
 pub(crate) fn stages(scenario: &Scenario) -> (Vec<Stage>, Option<Duration>) {
     let Traffic::Open { stages, .. } = &scenario.traffic else { return (Vec::new(), None) };
     let mut stages = stages.clone();

@@ -115,7 +115,8 @@ impl Shared {
         self.began.store(moment, Relaxed);
     }
 
-    /// Sets the time from which no request is started, and the time at which requests in flight are cut off. Never moves either to a later time.
+    /// Sets the time from which no request is started, and the time at which requests in flight are cut off.
+    /// Never moves either to a later time.
     pub(crate) fn set_end(&self, end: Moment, cut: Moment) {
         self.end.fetch_min(end, Relaxed);
         self.cut.fetch_min(cut, Relaxed);

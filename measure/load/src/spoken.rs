@@ -1,4 +1,5 @@
-//! Recognizes the protocol of an answer by its first bytes, so that an error names a wrong scheme or version as such: [`Spoken`].
+//! Recognizes the protocol of an answer by its first bytes, so that an error names a wrong scheme or version
+//! as such: [`Spoken`].
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};

@@ -1,7 +1,7 @@
 //! Parsers of values with units: `375/min`, `7ms`, `30%`, `7/month`.
 //!
-//! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or a thousand without being noticed.
-//! Error messages do not contain the flag; the caller adds it.
+//! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or
+//! a thousand without being noticed. Error messages do not contain the flag; the caller adds it.
 
 use std::time::Duration;
 

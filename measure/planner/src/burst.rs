@@ -37,8 +37,8 @@ pub struct Instance {
 }
 
 impl Burst {
-    /// Returns the effect of `requests` simultaneous requests on an instance under its usual load. The values are means, not bounds: the queue
-    /// advances by one request every 1/capacity.
+    /// Returns the effect of `requests` simultaneous requests on an instance under its usual load. The values
+    /// are means, not bounds: the queue advances by one request every 1/capacity.
     pub fn of(requests: u64, at: &Instance) -> Burst {
         let each_ms = 1_000.0 / at.capacity_per_s;
         let spare = at.capacity_per_s - at.rate_per_s;

@@ -1,4 +1,5 @@
-//! One measured cell of a table of processes x threads. `firebrick tune` writes it; it is the input of everything in this crate.
+//! One measured cell of a table of processes x threads. `firebrick tune` writes it; it is the input of
+//! everything in this crate.
 
 use serde::{Deserialize, Serialize};
 use wire::Seats;
@@ -62,7 +63,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
+    /// Returns any percentile, interpolated between the three known ones on a logarithmic scale (exact for an
+    /// exponential tail).
     pub(crate) fn percentile(&self, percentile: f64) -> f64 {
         let rareness = |percentile: f64| -(1.0 - percentile / 100.0).ln();
         let between = |(a, low): (f64, f64), (b, high): (f64, f64)| {
@@ -165,7 +167,8 @@ impl Cell {
     }
 }
 
-/// Returns the cells without fibers, if there are any. Fibers cost other CPU time than threads, which would blur the app's own needs.
+/// Returns the cells without fibers, if there are any. Fibers cost other CPU time than threads, which would
+/// blur the app's own needs.
 pub(crate) fn on_threads(cells: Vec<&Cell>) -> Vec<&Cell> {
     let threads: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.fibers == 0).collect();
     if threads.is_empty() { cells } else { threads }

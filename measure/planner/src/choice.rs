@@ -35,7 +35,8 @@ pub struct Choice {
     pub measured: bool,
     /// The highest rate on the budget's cores, in requests per second.
     pub rate_per_s: f64,
-    /// Latency at the clients: at the budget's rate if it is given and the model's lock time is known, else under the load of the measurement.
+    /// Latency at the clients: at the budget's rate if it is given and the model's lock time is known, else
+    /// under the load of the measurement.
     pub latency_ms: Times,
     /// Memory; 0 if unknown.
     pub pss_bytes: f64,
@@ -74,7 +75,8 @@ pub struct Recommendation {
 }
 
 impl Choice {
-    /// Returns whether this shape with fibers is clearly better than `without`, a shape without them: enough to justify their demands on the app.
+    /// Returns whether this shape with fibers is clearly better than `without`, a shape without them: enough
+    /// to justify their demands on the app.
     pub fn gains_over(&self, without: &Choice, budget: &Budget) -> bool {
         let known = self.pss_bytes > 0.0 && without.pss_bytes > 0.0;
         let lighter = known && self.pss_bytes <= without.pss_bytes * LESS_MEMORY;

@@ -89,7 +89,8 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
     reasons
 }
 
-/// Returns alternatives on the frontier of rate and memory: the nearest with less memory and the nearest with a higher rate; else the next best.
+/// Returns alternatives on the frontier of rate and memory: the nearest with less memory and the nearest with
+/// a higher rate; else the next best.
 fn runners_up(fits: &[Choice], best: &Choice) -> Vec<RunnerUp> {
     let others: Vec<&Choice> = fits.iter().filter(|one| one.shape != best.shape).collect();
     let beaten = |one: &Choice| {

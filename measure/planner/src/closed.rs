@@ -1,10 +1,11 @@
 //! The closed queueing network behind a table of processes x threads: requests that wait outside Ruby, and processes
 //! with one lock each.
 //!
-//! A fixed number of requests is in the app. Each waits for something outside, then needs its process's lock. The number of busy processes when j
-//! requests want to run depends on how the requests are spread (the front spreads them evenly, so it is hypergeometric); together they cannot use
-//! more than all cores. That gives one station with a speed that depends on j, and the network has a product form ("machine repairman", e.g. Gross
-//! & Harris 2.7), which holds for any distribution of the waits.
+//! A fixed number of requests is in the app. Each waits for something outside, then needs its process's lock.
+//! The number of busy processes when j requests want to run depends on how the requests are spread (the front
+//! spreads them evenly, so it is hypergeometric); together they cannot use more than all cores. That gives
+//! one station with a speed that depends on j, and the network has a product form ("machine repairman", e.g.
+//! Gross & Harris 2.7), which holds for any distribution of the waits.
 
 /// Service demands of a request in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +36,8 @@ pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f6
     if outside <= 0.0 {
         return last.min(by_cores);
     }
-    // p(j) ∝ outside^(n-j) / (n-j)! / (speed 1 … speed j), as logarithms: from one j to the next (n-j+1) / outside / speed j.
+    // p(j) ∝ outside^(n-j) / (n-j)! / (speed 1 … speed j), as logarithms: from one j to the next (n-j+1) /
+    // outside / speed j.
     let mut weights = Vec::with_capacity(speeds.len() + 1);
     let mut weight = 0.0;
     weights.push(weight);
@@ -50,7 +52,8 @@ pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f6
     (done / all).min(by_cores)
 }
 
-/// Returns the expected number of processes with something to run when 1, 2 … `present` of the evenly spread requests want to run.
+/// Returns the expected number of processes with something to run when 1, 2 … `present` of the evenly spread
+/// requests want to run.
 fn busy(processes: u32, present: u32) -> impl Iterator<Item = f64> {
     let n = f64::from(present);
     let used = f64::from(processes.min(present));

@@ -1,5 +1,5 @@
-//! Decides whether requests on fibers are worth a try; finds the shapes to compare: from the measured share of a request's time that it waits, and
-//! from two measured shapes.
+//! Decides whether requests on fibers are worth a try; finds the shapes to compare: from the measured share
+//! of a request's time that it waits, and from two measured shapes.
 
 use crate::cell::Cell;
 use crate::choice::{Budget, Choice};
@@ -7,10 +7,12 @@ use crate::choose;
 use crate::profile::{AppKind, Profile};
 use crate::recommend::evaluated;
 
-/// The share of its time that a request must wait. A request that waits for half of its time keeps a process busy with one more thread.
+/// The share of its time that a request must wait. A request that waits for half of its time keeps a process
+/// busy with one more thread.
 pub const WAITS: f64 = 0.5;
-/// Returns the share of a request's time that it waits outside Ruby: neither on the CPU nor for the GVL. The value is the server's measurement
-/// where no other thread interfered, else that of the fitted model. `None` if neither is known.
+/// Returns the share of a request's time that it waits outside Ruby: neither on the CPU nor for the GVL. The
+/// value is the server's measurement where no other thread interfered, else that of the fitted model. `None`
+/// if neither is known.
 pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
     let fitted = profile.model.as_ref().filter(|model| model.lock_known).map(|_| profile.waiting);
     let served = cells.iter().filter(|cell| cell.crashed.is_none() && cell.fibers == 0);

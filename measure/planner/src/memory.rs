@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::cell::{Cell, MemoryPoint, Shape, on_threads};
 use crate::squares::{Equation, solve};
 
-/// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve requests, + fibers in use x per_fiber.
+/// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve
+/// requests, + fibers in use x per_fiber.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Independent of the shape.

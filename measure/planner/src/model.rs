@@ -1,8 +1,10 @@
 //! Predicts all shapes from a few measured cells, with a fitted closed queueing model of Ruby processes.
 //!
-//! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is measured. The lock time shows
-//! in the gain from additional threads, so the fit determines it: the share of lock time that makes the predicted rates of all cells closest to the
-//! measured ones (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/it/tables.rs.
+//! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU
+//! time is measured. The lock time shows in the gain from additional threads, so the fit determines it: the
+//! share of lock time that makes the predicted rates of all cells closest to the measured ones (`closed`).
+//! Predictions for other shapes are within `Estimate`'s bounds for the published tables in
+//! tests/it/tables.rs.
 
 use serde::{Deserialize, Serialize};
 
@@ -182,7 +184,8 @@ impl Model {
         Demand { wait: self.wait_ms, lock: self.lock_ms, cpu: self.cpu_ms }
     }
 
-    /// Returns the latency, with the mean by Little's law: a request waits until the earlier ones are done, then takes its time in the app.
+    /// Returns the latency, with the mean by Little's law: a request waits until the earlier ones are done,
+    /// then takes its time in the app.
     fn latency(&self, users: f64, present: f64, per_ms: f64) -> Times {
         let (app, queue) = (present / per_ms, (users - present).max(0.0) / per_ms);
         let mean = app + queue;
@@ -242,8 +245,9 @@ fn is_usable(cell: &Cell) -> bool {
     cell.is_valid() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
 }
 
-/// Compares the rates of all cells under `demand` with the measured ones. Returns the factor that corrects all times, and the remaining error. An
-/// outlier, caused by other load on the machine, does not move the other cells: the factor is a median, and errors are capped at [`FAR`].
+/// Compares the rates of all cells under `demand` with the measured ones. Returns the factor that corrects
+/// all times, and the remaining error. An outlier, caused by other load on the machine, does not move the
+/// other cells: the factor is a median, and errors are capped at [`FAR`].
 fn compare(cells: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     let off = |cell: &&Cell| {
         let present = cell.shape().slots().min(cell.users);
@@ -300,7 +304,8 @@ fn fit_lock(cells: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
     (best.demand, best.error)
 }
 
-/// Finds lock and CPU time if the CPU time is unknown; they are assumed to be equal unless the cells indicate otherwise.
+/// Finds lock and CPU time if the CPU time is unknown; they are assumed to be equal unless the cells indicate
+/// otherwise.
 fn fit_lock_and_cpu(cells: &[&Cell], cores: f64) -> (Demand, f64) {
     let shares = IDLE
         .into_iter()
@@ -325,7 +330,8 @@ struct Fit {
     error: f64,
 }
 
-/// Returns, among the fits nearly as good as the best (measured rates have an error of a few percent), the one with the fewest assumptions.
+/// Returns, among the fits nearly as good as the best (measured rates have an error of a few percent), the
+/// one with the fewest assumptions.
 fn simplest(fits: impl Iterator<Item = Fit>, claims: impl Fn(&Demand) -> f64) -> Option<Fit> {
     let fits: Vec<Fit> = fits.collect();
     let least = fits.iter().map(|one| one.error).fold(f64::INFINITY, f64::min);

@@ -5,11 +5,11 @@ use crate::model::Model;
 use crate::queue::Queue;
 use crate::service::Service;
 
-/// Returns the response times of `shape` on `cores` at `rate` requests per second, if `most` is its highest rate. `None` if it cannot handle
-/// `rate`, or if the model's lock time is unknown.
+/// Returns the response times of `shape` on `cores` at `rate` requests per second, if `most` is its highest
+/// rate. `None` if it cannot handle `rate`, or if the model's lock time is unknown.
 ///
-/// Requests wait for the scarcest resource: threads (each held for the whole request), or locks and cores (as many servers as processes can run at
-/// once).
+/// Requests wait for the scarcest resource: threads (each held for the whole request), or locks and cores (as
+/// many servers as processes can run at once).
 pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f64) -> Option<Times> {
     if !(model.lock_known && rate > 0.0 && rate < most) {
         return None;

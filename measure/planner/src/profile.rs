@@ -162,7 +162,8 @@ pub(crate) fn crash(cells: &[Cell]) -> Option<Crash> {
     })
 }
 
-/// Fits the law along one axis: of the cells with the same first value of `axis`, the group with the most second values.
+/// Fits the law along one axis: of the cells with the same first value of `axis`, the group with the most
+/// second values.
 fn law(cells: &[Cell], axis: fn(&Cell) -> (u32, u32)) -> Option<Usl> {
     let valid: Vec<&Cell> = cells.iter().filter(|cell| cell.is_valid() && cell.fibers == 0).collect();
     let points = |shared: u32| -> Vec<(f64, f64)> {

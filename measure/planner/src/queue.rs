@@ -1,9 +1,9 @@
 //! One queue with c servers: waiting and response times.
 //!
-//! The probability of waiting is Erlang C's. The mean wait is corrected for the variation of arrivals and services
-//! (Allen-Cunneen: times (ca² + cs²)/2). Waiting times of requests that wait are exponential: exact for M/M/c, an
-//! approximation otherwise. Response times add the distribution of the service time. tests/it/simulation.rs compares this
-//! with a simulation and states the errors.
+//! The probability of waiting is Erlang C's. The mean wait is corrected for the variation of arrivals and
+//! services (Allen-Cunneen: times (ca² + cs²)/2). Waiting times of requests that wait are exponential: exact
+//! for M/M/c, an approximation otherwise. Response times add the distribution of the service time.
+//! tests/it/simulation.rs compares this with a simulation and states the errors.
 
 use crate::erlang;
 use crate::service::Service;
@@ -25,8 +25,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Returns the queue of `servers` with service time `service`, at `rate` requests per unit of its time. `ca` is the coefficient of variation of
-    /// the gaps between arrivals (1: independent users). `None` if the queue is not stable or a number is invalid.
+    /// Returns the queue of `servers` with service time `service`, at `rate` requests per unit of its time.
+    /// `ca` is the coefficient of variation of the gaps between arrivals (1: independent users). `None` if
+    /// the queue is not stable or a number is invalid.
     pub fn new(servers: u32, rate: f64, service: &Service, ca: f64) -> Option<Queue> {
         let load = rate * service.mean;
         let sound = servers > 0 && rate > 0.0 && service.mean > 0.0 && service.cv >= 0.0 && ca >= 0.0;
@@ -40,7 +41,8 @@ impl Queue {
         Some(Queue { servers, rate, utilisation, waits, mean_wait, whole: service.clone() })
     }
 
-    /// Returns the same queue with a server that is only part of a request: `whole` is all of the request except waiting.
+    /// Returns the same queue with a server that is only part of a request: `whole` is all of the request
+    /// except waiting.
     #[must_use]
     pub fn within(self, whole: &Service) -> Queue {
         Queue { whole: whole.clone(), ..self }

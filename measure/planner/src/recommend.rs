@@ -1,7 +1,8 @@
 //! Recommends a shape within a budget, with reasons.
 //!
-//! Without a required rate, the highest rate within the budget wins; with one, the smallest memory that reaches it with a reserve. Differences
-//! within measurement noise count as equal; then less memory wins, then fewer threads.
+//! Without a required rate, the highest rate within the budget wins; with one, the smallest memory that
+//! reaches it with a reserve. Differences within measurement noise count as equal; then less memory wins,
+//! then fewer threads.
 
 use crate::cell::{Cell, Shape};
 use crate::choice::{Budget, Choice, Recommendation, Rejected};
@@ -15,7 +16,8 @@ use crate::profile::{Crash, crash};
 /// The highest accepted fraction of failed requests.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// Returns the best of the measured and predicted shapes within `budget`. A measurement overrides the prediction for the same shape.
+/// Returns the best of the measured and predicted shapes within `budget`. A measurement overrides the
+/// prediction for the same shape.
 pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) -> Recommendation {
     let evaluator = Evaluator::new(cells, budget);
     let measured = cells.iter().map(|cell| (cell.shape(), evaluator.measured(cell)));
@@ -31,8 +33,9 @@ pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) ->
     choose::among(fits, rejected, budget)
 }
 
-/// Returns the shape of `shapes` to measure next: one that may be better than the measured ones, if its prediction is taken at the favourable end
-/// of its bounds. `None` if there is none. Measuring each returned shape finds the best of the grid after a few measurements.
+/// Returns the shape of `shapes` to measure next: one that may be better than the measured ones, if its
+/// prediction is taken at the favourable end of its bounds. `None` if there is none. Measuring each returned
+/// shape finds the best of the grid after a few measurements.
 ///
 /// # Errors
 /// The errors of [`Model::fit`].

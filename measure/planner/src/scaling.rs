@@ -6,8 +6,9 @@ use crate::facts::{Size, TrafficFacts};
 /// The smallest target; below it a request or two would change the number of instances.
 const LEAST: f64 = 0.05;
 
-/// Returns the saturation of an instance of `size` at its intended load: its capacity less the headroom, or the rate that the objective allows, if
-/// that is less. A computing app is full with few of its seats taken, a waiting app with nearly all. From 0.05 to 1.
+/// Returns the saturation of an instance of `size` at its intended load: its capacity less the headroom, or
+/// the rate that the objective allows, if that is less. A computing app is full with few of its seats taken,
+/// a waiting app with nearly all. From 0.05 to 1.
 pub fn saturation(facts: &TrafficFacts, size: &Size) -> f64 {
     let capacity = Capacity::of(facts, size);
     let spare = capacity.rate_per_s / (1.0 + facts.headroom);

@@ -1,7 +1,8 @@
 //! The distribution of service times: a gamma distribution with a given mean and coefficient of variation (cv).
 //!
-//! One family covers all needs: cv 0 is constant, cv 1 is exponential, and above that most times are short and some are long. The distribution is
-//! represented by points (quantiles with weights), so that integrals over it are sums over points.
+//! One family covers all needs: cv 0 is constant, cv 1 is exponential, and above that most times are short
+//! and some are long. The distribution is represented by points (quantiles with weights), so that integrals
+//! over it are sums over points.
 
 use statrs::distribution::{ContinuousCDF, Gamma};
 
@@ -32,7 +33,8 @@ pub(crate) struct Point {
 }
 
 impl Service {
-    /// Returns the distribution of `mean` and `cv`. A cv below 0.01 counts as 0; for percentiles, a cv above [`LARGEST_CV`] counts as that value.
+    /// Returns the distribution of `mean` and `cv`. A cv below 0.01 counts as 0; for percentiles, a cv above
+    /// [`LARGEST_CV`] counts as that value.
     pub fn new(mean: f64, cv: f64) -> Service {
         let constant = vec![Point { weight: 1.0, time: mean }];
         let points = gamma(cv).filter(|_| mean > 0.0).map_or(constant, |gamma| points(&gamma, mean));

@@ -1,7 +1,7 @@
 //! The number of instances, their utilisation, the effect of a lost instance or a burst, and the cost.
 //!
-//! Requests are distributed evenly and randomly over instances, each with its own queue, as routers do. Response times are longer than with one
-//! shared queue.
+//! Requests are distributed evenly and randomly over instances, each with its own queue, as routers do.
+//! Response times are longer than with one shared queue.
 
 use serde::{Deserialize, Serialize};
 

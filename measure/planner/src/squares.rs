@@ -8,8 +8,9 @@ pub(crate) struct Equation {
     pub weight: f64,
 }
 
-/// Returns the unknowns that fit `equations` best. `sets` lists the sets of unknowns that may be nonzero (such as `[true, true, false]`). The set
-/// with the smallest error wins; a later one must be better by a millionth.
+/// Returns the unknowns that fit `equations` best. `sets` lists the sets of unknowns that may be nonzero
+/// (such as `[true, true, false]`). The set with the smallest error wins; a later one must be better by a
+/// millionth.
 pub(crate) fn solve(equations: &[Equation], sets: &[[bool; 3]]) -> Option<[f64; 3]> {
     let mut best: Option<(f64, [f64; 3])> = None;
     for set in sets {
@@ -28,7 +29,8 @@ pub(crate) fn error(equations: &[Equation], unknowns: &[f64; 3]) -> f64 {
     equations.iter().map(|one| one.weight * off(one).powi(2)).sum()
 }
 
-/// Solves the normal equations of the unknowns in `set` by Gauss elimination; `None` if they are underdetermined or an unknown is negative.
+/// Solves the normal equations of the unknowns in `set` by Gauss elimination; `None` if they are
+/// underdetermined or an unknown is negative.
 fn solve_set(equations: &[Equation], set: &[bool; 3]) -> Option<[f64; 3]> {
     let chosen: Vec<usize> = (0..3).filter(|&i| set[i]).collect();
     let n = chosen.len();

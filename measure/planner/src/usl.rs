@@ -36,7 +36,8 @@ pub struct Usl {
 }
 
 impl Usl {
-    /// Fits the law to pairs (N, requests per second). `None` with fewer than three different N, or with values that are not positive.
+    /// Fits the law to pairs (N, requests per second). `None` with fewer than three different N, or with
+    /// values that are not positive.
     pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
         if distinct(points) < 3 {
             return None;
@@ -69,8 +70,8 @@ impl Usl {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
     }
 
-    /// Returns where throughput stops growing: the smallest whole N that reaches 95 % of the maximum; `None` if it grows without bound (σ = κ = 0),
-    /// or beyond a million.
+    /// Returns where throughput stops growing: the smallest whole N that reaches 95 % of the maximum; `None`
+    /// if it grows without bound (σ = κ = 0), or beyond a million.
     pub fn knee(&self) -> Option<u32> {
         let most = match self.peak() {
             Some(peak) => self.rate(peak),

@@ -1,8 +1,9 @@
 //! Self-contained HTML pages with plots: one file, no network, no fonts; readable without JavaScript, on small screens,
 //! in dark mode and on paper.
 //!
-//! Pure: data in, text out. Nothing here reads a file or a clock. Callers fill in a [`Page`] and write the result of [`Page::to_html`];
-//! [`Plot::to_svg`] returns an SVG file of a plot. Both can be read from JSON, see [`read_page`] and [`read_plot`].
+//! Pure: data in, text out. Nothing here reads a file or a clock. Callers fill in a [`Page`] and write the
+//! result of [`Page::to_html`]; [`Plot::to_svg`] returns an SVG file of a plot. Both can be read from JSON,
+//! see [`read_page`] and [`read_plot`].
 #![forbid(unsafe_code)]
 
 mod draw;

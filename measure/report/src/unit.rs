@@ -87,8 +87,8 @@ impl Unit {
         }
     }
 
-    /// Returns the same for ticks. Fractions of a GiB are not round numbers of MiB, so a larger unit of bytes is used only if there are several of
-    /// it.
+    /// Returns the same for ticks. Fractions of a GiB are not round numbers of MiB, so a larger unit of bytes
+    /// is used only if there are several of it.
     fn tick_one(&self, largest: f64) -> (f64, String) {
         if *self == Unit::Bytes && largest > 4096.0 { self.one(largest / 4.0) } else { self.one(largest) }
     }

@@ -1,11 +1,12 @@
 //! `firebrick top`: a live screen of the server running in DIR.
 //!
-//! Two samples of the server, one interval apart, form a [`view::View`] with the rates and percentiles of that interval. The live screen and
-//! `--once` draw the same view.
+//! Two samples of the server, one interval apart, form a [`view::View`] with the rates and percentiles of
+//! that interval. The live screen and `--once` draw the same view.
 //!
 //! Contract:
 //! 1. The terminal is restored however the program ends (key, signal, error or panic), and while it is suspended.
-//! 2. If the server goes away while it is watched, the screen waits for it; if it is not running at the start, that is an error.
+//! 2. If the server goes away while it is watched, the screen waits for it; if it is not running at the
+//!    start, that is an error.
 //! 3. Keys work while the server is slow, because another thread queries it.
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,8 @@ pub fn arguments(command: Command) -> Command {
     options::arguments(command)
 }
 
-/// Runs the command. Exit status: 0 if a key ended it, 1 if the server cannot be queried, 2 on wrong usage or without a terminal.
+/// Runs the command. Exit status: 0 if a key ended it, 1 if the server cannot be queried, 2 on wrong usage or
+/// without a terminal.
 pub fn run(dir: &Path, client: &ControlClient, matches: &ArgMatches) -> ExitCode {
     let outcome = Options::read(matches).map_err(Failure::Usage).and_then(|options| match &options.fleet {
         Some(several) => fleet::run(client, &options, several),

@@ -22,7 +22,8 @@ pub(crate) fn run(client: &ControlClient, options: &Options) -> Result<(), Failu
     show(screen, client, options).map(drop).map_err(terminal_error)
 }
 
-/// Shows the server on an existing screen. Returns the screen if the user wants to go back (Esc), and `None` at the end.
+/// Shows the server on an existing screen. Returns the screen if the user wants to go back (Esc), and `None`
+/// at the end.
 pub(crate) fn show(screen: Screen, client: &ControlClient, options: &Options) -> io::Result<Option<Screen>> {
     let (commands, updates) = source::start(client.clone(), options.interval);
     let live = Live {

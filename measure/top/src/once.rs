@@ -22,7 +22,7 @@ pub(crate) fn run(client: &ControlClient, options: &Options, dir: &Path) -> Resu
     std::thread::sleep(options.interval);
     let view = View::new(sample(client).map_err(failed)?, Some(&first));
     if view.between.is_none() {
-        return Err(Failure::Run("the server was restarted meanwhile; try again".to_owned()));
+        return Err(Failure::Run("the server has been restarted; try again".to_owned()));
     }
     let text = if options.json {
         format!("{:#}\n", view.to_json(&client.address().to_string()))

@@ -26,7 +26,8 @@ pub(crate) enum Command {
     Trace(InFlight, Instant),
 }
 
-/// The number of ended workers to fetch: enough to include one that ended unexpectedly while all others leave in a reload.
+/// The number of ended workers to fetch: enough to include one that ended unexpectedly while all others leave
+/// in a reload.
 const DEATHS: usize = 40;
 
 /// Takes one sample of the server.
@@ -54,7 +55,12 @@ pub(crate) fn start(client: ControlClient, interval: Duration) -> (Sender<Comman
     (commands, updates)
 }
 
-fn run(client: &ControlClient, mut interval: Duration, receiver: &Receiver<Command>, sender: &Sender<Update>) {
+fn run(
+    client: &ControlClient,
+    mut interval: Duration,
+    receiver: &Receiver<Command>,
+    sender: &Sender<Update>,
+) {
     let mut due = Instant::now();
     loop {
         match receiver.recv_timeout(due.saturating_duration_since(Instant::now())) {

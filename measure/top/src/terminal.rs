@@ -1,7 +1,7 @@
 //! Takes over the terminal, and restores it in all cases.
 //!
-//! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal mode, on its normal screen, with a
-//! visible cursor. When the terminal closes, the process ends.
+//! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal
+//! mode, on its normal screen, with a visible cursor. When the terminal closes, the process ends.
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event};
@@ -96,7 +96,8 @@ impl Screen {
 
     /// Redraws everything.
     ///
-    /// Does not use `Terminal::clear`, which queries the cursor position: not every terminal responds, and keys typed meanwhile disturb it.
+    /// Does not use `Terminal::clear`, which queries the cursor position: not every terminal responds, and
+    /// keys typed meanwhile disturb it.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         let mut backend = CrosstermBackend::new(stdout());
         backend.clear_region(ClearType::All)?;
@@ -131,8 +132,9 @@ fn leave() -> io::Result<()> {
 
 /// Ends the process when the terminal closes (an SSH connection ends, a window is closed).
 ///
-/// Runs on its own thread, because the reader of keys then reads end of file again and again and checks nothing else. The hang-up signal may have come
-/// earlier, may be ignored by the parent process, or may not come at all.
+/// Runs on its own thread, because the reader of keys then reads end of file again and again and checks
+/// nothing else. The hang-up signal may have come earlier, may be ignored by the parent process, or may not
+/// come at all.
 fn end_with_the_terminal(end: Arc<AtomicUsize>) -> io::Result<()> {
     let watch = move || {
         let terminal = rustix::stdio::stdin();

@@ -1,4 +1,5 @@
-//! Colours, and their replacements without colours. Uses only the sixteen colours of the terminal's own theme, so that light and dark themes work.
+//! Colours, and their replacements without colours. Uses only the sixteen colours of the terminal's own
+//! theme, so that light and dark themes work.
 
 use ratatui::style::{Color, Modifier, Style};
 

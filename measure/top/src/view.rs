@@ -168,7 +168,7 @@ impl View {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use stats::{Finished, HandlersSnapshot, RequestPhase, Recorder, Snapshot, WorkerState};
+    use stats::{Finished, HandlersSnapshot, Recorder, RequestPhase, Snapshot, WorkerState};
     use std::time::{Duration, SystemTime};
 
     /// Returns a server with `workers` workers (0: a static site) and the requests counted by `recorder`.

@@ -153,11 +153,11 @@ fn last_server(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
     points[begins..].to_vec()
 }
 
-/// Returns the cell as it would have been without waiting for CPUs used by other programs, for the diagnosis of a busy machine. Cells with more
-/// processes than CPUs compete with themselves and are not corrected.
+/// Returns the cell as it would have been without waiting for CPUs used by other programs, for the diagnosis
+/// of a busy machine. Cells with more processes than CPUs compete with themselves and are not corrected.
 ///
-/// A CPU-bound process runs Ruby on one CPU at a time: while that thread waits for a CPU, the whole process stands still. In other processes, each
-/// thread waits only for itself.
+/// A CPU-bound process runs Ruby on one CPU at a time: while that thread waits for a CPU, the whole process
+/// stands still. In other processes, each thread waits only for itself.
 pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     let mut cell = cell.clone();
     let (processes, starved) = (f64::from(cell.processes), starved_seconds / cell.seconds);

@@ -1,6 +1,7 @@
 //! Divides the CPUs: server and load generator get separate ones if the server gets fewer than all.
 //!
-//! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that moment.
+//! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for
+//! that moment.
 
 use sys::process::{affinity, run_on};
 

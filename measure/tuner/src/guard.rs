@@ -1,8 +1,8 @@
 //! A helper process that outlives this one, to stop servers that this one could not stop.
 //!
-//! Servers are stopped when their [`Guarded`] is dropped. That does not happen if this process is killed (`kill -9`, out of memory). So a copy of
-//! the program waits at the other end of a pipe, in its own process group. It is told about each server, and when the pipe breaks it stops the
-//! remaining ones.
+//! Servers are stopped when their [`Guarded`] is dropped. That does not happen if this process is killed
+//! (`kill -9`, out of memory). So a copy of the program waits at the other end of a pipe, in its own process
+//! group. This process announces each server to it, and when the pipe breaks it stops the remaining ones.
 //!
 //! Contract:
 //! 1. The guard stops only servers that were announced to it and not reported as stopped.

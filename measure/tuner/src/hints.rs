@@ -1,4 +1,5 @@
-//! Finds limits in the environment: the cgroup, `config/database.yml`, variables. Each note names its source, so that no limit comes as a surprise.
+//! Finds limits in the environment: the cgroup, `config/database.yml`, variables. Each note names its source,
+//! so that no limit comes as a surprise.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! `firebrick tune`: measures the app under combinations of processes, threads and fibers and recommends one.
 //!
-//! Reading order: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the next one), [`verdict`] evaluates them
-//! with `planner`, and `summary`, `json`, `html` and `write` produce the output.
+//! Reading order: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the
+//! next one), [`verdict`] evaluates them with `planner`, and `summary`, `json`, `html` and `write` produce
+//! the output.
 //!
 //! Contract:
 //! 1. Nothing is started before the whole command line is validated.

@@ -1,8 +1,8 @@
 //! The processes of a server, with their memory and CPU time.
 //!
 //! Contract:
-//! 1. A process belongs to a server if it descends from its first process, is in its process group, or has the server's mark in its
-//!    environment (a daemonized process has left both).
+//! 1. A process belongs to a server if it descends from its first process, is in its process group, or has
+//!    the server's mark in its environment (a daemonized process has left both).
 //! 2. A process that exits while it is examined is not an error; it is left out.
 //! 3. Without `/proc` there are no marks, CPU times are 0, and shared memory counts for each process.
 
@@ -21,7 +21,8 @@ pub(crate) const MARK: &str = "FIREBRICK_TUNE_SERVER";
 pub(crate) struct ServerProcesses {
     /// The first process, which leads a process group.
     pub(crate) leader: i32,
-    /// The start time of the first process in ticks since boot; older processes do not belong to the server. 0 if unknown.
+    /// The start time of the first process in ticks since boot; older processes do not belong to the server.
+    /// 0 if unknown.
     pub(crate) started: u64,
     /// The value of [`MARK`] in all its processes.
     pub(crate) mark: String,
@@ -75,10 +76,10 @@ impl ServerProcesses {
 
     /// Returns the memory of all processes. Takes milliseconds for each large one.
     pub(crate) fn memory(&self) -> ProcessMemory {
-        self.members()
-            .iter()
-            .map(|stat| process::memory(stat.pid))
-            .fold(ProcessMemory::default(), |sum, one| ProcessMemory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
+        self.members().iter().map(|stat| process::memory(stat.pid)).fold(
+            ProcessMemory::default(),
+            |sum, one| ProcessMemory { pss: sum.pss + one.pss, rss: sum.rss + one.rss },
+        )
     }
 
     /// Sends a signal to all processes.
@@ -95,7 +96,8 @@ impl ServerProcesses {
 pub(crate) struct SchedTimes(HashMap<i32, (u64, u64)>);
 
 impl SchedTimes {
-    /// Returns the difference to `before`: time on a CPU, and waiting for one. Threads that have exited meanwhile are not included.
+    /// Returns the difference to `before`: time on a CPU, and waiting for one. Threads that have exited
+    /// meanwhile are not included.
     pub(crate) fn since(&self, before: &SchedTimes) -> (Duration, Duration) {
         let (mut ran, mut waited) = (0, 0);
         for (task, now) in &self.0 {

@@ -70,7 +70,8 @@ impl Results {
     }
 }
 
-/// Returns the cells for prediction and diagnosis. If other programs disturbed most of them, all are used, because there is nothing better.
+/// Returns the cells for prediction and diagnosis. If other programs disturbed most of them, all are used,
+/// because there is nothing better.
 fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
     let tells = cells.iter().filter(|cell| cell.is_valid()).count();
     let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
@@ -80,8 +81,8 @@ fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// Removes the limit of cells that are faster than all valid ones. A limited rate is the least that a shape can reach, so a faster one counts, and the
-/// recommendation never contradicts the table.
+/// Removes the limit of cells that are faster than all valid ones. A limited rate is the least that a shape
+/// can reach, so a faster one counts, and the recommendation never contradicts the table.
 fn with_the_fastest(mut cells: Vec<Cell>) -> Vec<Cell> {
     let best = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).fold(0.0, f64::max);
     let faster = |cell: &&mut Cell| cell.crashed.is_none() && cell.rate_per_s > best;

@@ -2,8 +2,8 @@
 //!
 //! Contract:
 //! 1. A server is ready when it has responded to a request and, for Firebrick, all its workers are ready.
-//! 2. If it does not become ready, the error gives the reason (it exited, its workers die repeatedly, or the time-out passed), with
-//!    the last lines of its log.
+//! 2. If it does not become ready, the error gives the reason (it exited, its workers die repeatedly, or the
+//!    time-out passed), with the last lines of its log.
 //! 3. When the value is dropped, no process and no file of the server is left.
 
 use std::cell::OnceCell;
@@ -247,7 +247,8 @@ fn last(lines: &[String]) -> &[String] {
     &lines[lines.len().saturating_sub(LOG_LINES)..]
 }
 
-/// Returns the most informative line: an exception, else the last line that is neither a server message nor part of a backtrace.
+/// Returns the most informative line: an exception, else the last line that is neither a server message nor
+/// part of a backtrace.
 fn reason(lines: &[String]) -> Option<&str> {
     let informative = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
     let exception = lines.iter().rfind(|line| informative(line) && line.contains("Error"));

@@ -54,7 +54,8 @@ impl Screen {
         }
     }
 
-    /// Starts a step. `label` names it; `done` and `share` (0 to 1) are the completed share of all work and the share of this step.
+    /// Starts a step. `label` names it; `done` and `share` (0 to 1) are the completed share of all work and
+    /// the share of this step.
     pub(crate) fn step(&mut self, label: String, done: f64, share: f64) {
         self.label = label;
         self.done = done.clamp(0.0, 1.0);

@@ -1,9 +1,10 @@
 //! Chooses the next cell if only the decisive ones are measured. Pure: cells go in, a step comes out.
 //!
-//! 1. A few short looks show how the app uses its time: the smallest shape (a request on its own), many threads in one process (contention
-//!    between threads), a second process (its cost, and whether it runs at all), and a large shape (how far it scales).
-//! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full; each measurement improves the
-//!    prediction of the others.
+//! 1. A few short looks show how the app uses its time: the smallest shape (a request on its own), many
+//!    threads in one process (contention between threads), a second process (its cost, and whether it runs at
+//!    all), and a large shape (how far it scales).
+//! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full;
+//!    each measurement improves the prediction of the others.
 //! 3. Where requests wait, the best shape with fibers is measured, too.
 //! 4. The winner is measured once more, so that its result does not depend on one run.
 
@@ -65,7 +66,8 @@ impl SearchState<'_> {
         threads.look().or_else(|| threads.verify()).or_else(|| self.fibers()).or_else(|| self.confirm())
     }
 
-    /// Returns the best predicted shape with fibers, if the app waits; then the next one, as long as it should be better.
+    /// Returns the best predicted shape with fibers, if the app waits; then the next one, as long as it
+    /// should be better.
     pub(crate) fn fibers(&self) -> Option<Step> {
         let tried: Vec<&Cell> = self.firm.iter().filter(|cell| cell.fibers > 0).collect();
         let open = self.with_fibers.iter().copied();
@@ -123,8 +125,9 @@ impl SearchState<'_> {
         looks
     }
 
-    /// Returns whether a shape may run: after a crash with some number of processes (or threads), larger numbers crash as well. (`profile` implies
-    /// the same, but fits a model, which is too slow for each of a hundred shapes.)
+    /// Returns whether a shape may run: after a crash with some number of processes (or threads), larger
+    /// numbers crash as well. (`profile` implies the same, but fits a model, which is too slow for each of a
+    /// hundred shapes.)
     fn may_run(&self, shape: Shape) -> bool {
         let (crashed, ran): (Vec<&Cell>, Vec<&Cell>) =
             self.usable.iter().partition(|cell| cell.crashed.is_some());
@@ -287,7 +290,8 @@ mod tests {
     const USERS: u32 = 30;
     const CORES: f64 = 2.0;
 
-    /// An app: the milliseconds for which a request waits, holds the lock, and computes; and the shapes with which it crashes.
+    /// An app: the milliseconds for which a request waits, holds the lock, and computes; and the shapes with
+    /// which it crashes.
     #[derive(Debug, Clone, Copy)]
     struct App {
         wait: f64,
@@ -316,7 +320,8 @@ mod tests {
                 return Cell { crashed: Some("only one process".to_owned()), ..cell };
             }
             let present = f64::from(shape.slots().min(users));
-            // The lowest limit applies: all slots wait, all locks are held, or all cores are busy. The transition is smooth.
+            // The lowest limit applies: all slots wait, all locks are held, or all cores are busy. The
+            // transition is smooth.
             let alone = self.wait + self.lock.max(self.cpu);
             let limits = [present / alone, f64::from(processes) / self.lock, CORES / self.cpu];
             let rate = 1_000.0 * limits.into_iter().map(|limit| limit.powi(-6)).sum::<f64>().powf(-1.0 / 6.0);

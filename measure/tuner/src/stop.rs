@@ -1,7 +1,7 @@
 //! Handles requests to stop: Ctrl-C, TERM, or a closed terminal.
 //!
-//! The first signal sets a flag, which is checked between steps; the results so far are kept and shown. The second signal exits at once, and the
-//! guard stops the servers.
+//! The first signal sets a flag, which is checked between steps; the results so far are kept and shown. The
+//! second signal exits at once, and the guard stops the servers.
 
 use std::io;
 use std::sync::Arc;

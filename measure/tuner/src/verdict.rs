@@ -1,5 +1,5 @@
-//! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON and the HTML report are made from this
-//! value.
+//! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON
+//! and the HTML report are made from this value.
 
 use planner::{Budget, Cell, LimitedBy, Prediction, Profile, Recommendation, Shape, profile, recommend};
 
@@ -53,7 +53,8 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     }
 }
 
-/// Returns the best of the measured shapes. A shape that is only predicted is never recommended, because a plot of the measurements may refute it.
+/// Returns the best of the measured shapes. A shape that is only predicted is never recommended, because a
+/// plot of the measurements may refute it.
 fn recommendation(
     firm: &[Cell],
     predictions: &[Prediction],
@@ -161,7 +162,8 @@ fn compare(kind: ServerKind, cell: &Cell, ours: &Cell) -> String {
     )
 }
 
-/// Returns the configuration for a shape, as files (or the environment) and their lines. Only firebrick.toml supports fibers.
+/// Returns the configuration for a shape, as files (or the environment) and their lines. Only firebrick.toml
+/// supports fibers.
 pub(crate) fn lines_for(shape: Shape) -> Vec<(&'static str, String)> {
     let Shape { processes, threads, fibers } = shape;
     let ours = format!("workers = {processes}\nthreads = {threads}");

@@ -63,7 +63,8 @@ pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: 
     }
 }
 
-/// Returns the connections of an open model: the requests in flight at the highest rate with a response time of one second.
+/// Returns the connections of an open model: the requests in flight at the highest rate with a response time
+/// of one second.
 fn most_connections(load: &LoadOptions) -> usize {
     let rates = load.open.iter().flatten().flat_map(|stage| [stage.from, stage.to]);
     rates.fold(100.0, f64::max).min(10_000.0) as usize

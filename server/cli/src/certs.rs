@@ -1,4 +1,5 @@
-//! `firebrick certs`: shows the certificates of a running server, or those in its folder and in the files of the settings.
+//! `firebrick certs`: shows the certificates of a running server, or those in its folder and in the files of
+//! the settings.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -9,7 +10,8 @@ use stats::CertificateSnapshot;
 
 use crate::print::print;
 
-/// Prints the certificates that the server obtains and those that it serves from files. Without a running server: the stored certificates.
+/// Prints the certificates that the server obtains and those that it serves from files. Without a running
+/// server: the stored certificates.
 pub fn certs(settings: &Settings, client: Option<&ControlClient>, json: bool) -> ExitCode {
     match found(settings, client) {
         Ok(certificates) if json => match serde_json::to_string_pretty(&certificates) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use control::client::ControlClient;
 use front::explain::Question;
 use settings::puma::CallDescription;
-use settings::{Loaded, ValueSource, Settings};
+use settings::{Loaded, Settings, ValueSource};
 
 use crate::print::print;
 

@@ -352,7 +352,8 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("certs", given)) => {
             let loaded = load(2)?;
             let control = &loaded.settings.control;
-            let client = control.ask.clone().map(|address| ControlClient::new(address, control.token.clone()));
+            let client =
+                control.ask.clone().map(|address| ControlClient::new(address, control.token.clone()));
             Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
         }
         Some(("top", given)) => {

@@ -1,7 +1,8 @@
 //! Flags of Puma, Unicorn and rackup that do not exist here.
 //!
-//! Why: users who move from those servers have such flags in unit files, Procfiles and scripts. Flags for behaviour that is always on are accepted,
-//! renamed flags are translated, and for all others a message gives the replacement.
+//! Why: users who move from those servers have such flags in unit files, Procfiles and scripts. Flags for
+//! behaviour that is always on are accepted, renamed flags are translated, and for all others a message gives
+//! the replacement.
 //!
 //! Contract: a word is looked up only if clap does not know it, so no flag of this program is ever hidden.
 
@@ -85,8 +86,8 @@ const FOREIGN: &[Foreign] = &[
 /// The replaced words, and a note.
 type Translated = (Vec<OsString>, Option<String>);
 
-/// Translates the flag that clap did not know. Returns the command line without the flag together with a note, or a message. `None` if the flag is
-/// not in this list.
+/// Translates the flag that clap did not know. Returns the command line without the flag together with a
+/// note, or a message. `None` if the flag is not in this list.
 pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<Translated, String>> {
     if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(|word| is_other_command(word)) {
         return None;

@@ -1,7 +1,7 @@
 //! The command line as a grammar for clap, built from the table.
 //!
-//! Options may come before or after the command. Clap splits words into options and counts them. `settings` judges the values, together with
-//! variables and the file, so that all mistakes are reported at once.
+//! Options may come before or after the command. Clap splits words into options and counts them. `settings`
+//! judges the values, together with variables and the file, so that all mistakes are reported at once.
 
 use std::ffi::OsStr;
 
@@ -127,7 +127,8 @@ fn same(arg: Arg, about: &About) -> Arg {
     arg.help(text.clone()).long_help(text)
 }
 
-/// Completes a flag without a value. The first flag is the option itself, unless it means `false`; others show the value that they stand for.
+/// Completes a flag without a value. The first flag is the option itself, unless it means `false`; others
+/// show the value that they stand for.
 fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
     let arg = arg.action(ArgAction::SetTrue);
     match (index, means) {

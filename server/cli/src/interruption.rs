@@ -25,7 +25,8 @@ pub(crate) fn pause(given: &ArgMatches) -> Result<PauseOrder, String> {
 }
 
 /// # Errors
-/// An option is invalid, does not belong to the action, or names a page that cannot be read. Relative paths belong to `here`.
+/// An option is invalid, does not belong to the action, or names a page that cannot be read. Relative paths
+/// belong to `here`.
 pub(crate) fn maintenance(given: &ArgMatches, here: &Path) -> Result<MaintenanceAction, String> {
     let action = text(given, "action");
     if action.as_deref() != Some("on") {

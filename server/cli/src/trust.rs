@@ -1,10 +1,11 @@
 //! `firebrick trust`: makes this machine trust the authority of development certificates, or removes that trust.
 //!
 //! Contract:
-//! 1. Every command that changes a store is printed before any of them runs, and none runs without consent: a yes at a terminal, or
-//!    `--yes`.
+//! 1. Every command that changes a store is printed before any of them runs, and none runs without consent: a
+//!    yes at a terminal, or `--yes`.
 //! 2. A problem (a missing program, a failed command) is reported, and the other stores are still changed.
-//! 3. Exit codes: 0 all stores are as wanted, 1 some are not, or the answer was no, 2 wrong usage, or no terminal to ask at.
+//! 3. Exit codes: 0 all stores are as wanted, 1 some are not, or the answer was no, 2 wrong usage, or no
+//!    terminal to ask at.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
@@ -179,7 +180,8 @@ mod tests {
     fn each_store_says_what_it_needs() {
         let mut out = String::new();
         let store = |name: &str, need| TrustStore { name: name.to_owned(), need };
-        let steps = vec![TrustCommand(vec!["a".to_owned(), "b c".to_owned()]), TrustCommand(vec!["d".to_owned()])];
+        let steps =
+            vec![TrustCommand(vec!["a".to_owned(), "b c".to_owned()]), TrustCommand(vec!["d".to_owned()])];
         for store in [
             store("one", Need::Nothing),
             store("two", Need::Impossible("gone".to_owned())),

@@ -23,8 +23,9 @@ pub(crate) struct SocketFile {
     kept: bool,
 }
 
-/// The creation time of a socket's file: seconds and nanoseconds. Connections do not change it. It identifies a file better than an inode
-/// number, which a file system may reuse at once, or (overlayfs over several file systems) change under memory pressure.
+/// The creation time of a socket's file: seconds and nanoseconds. Connections do not change it. It identifies
+/// a file better than an inode number, which a file system may reuse at once, or (overlayfs over several file
+/// systems) change under memory pressure.
 type Created = (i64, i64);
 
 impl SocketFile {

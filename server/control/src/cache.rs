@@ -75,7 +75,11 @@ pub fn cache_command(dir: &Path, client: &ControlClient, action: &CacheAction, j
             None => OFF.to_owned(),
         }),
         CacheAction::Purge(purge) => order(dir, client, "/cache/purge", purge).and_then(|purged: Purged| {
-            let others = if purged.shared { "; the other servers of the group are told" } else { "" };
+            let others = if purged.shared {
+                "; the purge was published to the other servers of the group"
+            } else {
+                ""
+            };
             let removed = match purged.removed {
                 1 => format!("purged: 1 resource{others}"),
                 count => format!("purged: {} resources{others}", grouped(count)),
@@ -88,7 +92,8 @@ pub fn cache_command(dir: &Path, client: &ControlClient, action: &CacheAction, j
     })
 }
 
-/// Describes what the running server's cache has for a key, for `firebrick explain`. `None` if no server runs, or its cache is off.
+/// Describes what the running server's cache has for a key, for `firebrick explain`. `None` if no server
+/// runs, or its cache is off.
 pub fn explain_kept(client: &ControlClient, key: &str) -> Option<String> {
     let target = format!("/cache?url={}", text::percent::encode(key.as_bytes(), text::percent::SEGMENT));
     let found: Option<CacheLookup> = serde_json::from_str(&client.get(&target).ok()?).ok()?;
@@ -182,7 +187,7 @@ fn headline(cache: &CacheSnapshot) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "kept         {} resources, {} of {} MiB; {} had to make room",
+        "kept         {} resources, {} of {} MiB; {} evicted",
         grouped(cache.resources),
         mib(cache.used_bytes),
         mib(cache.limit_bytes),

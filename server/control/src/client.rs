@@ -298,7 +298,11 @@ pub(crate) fn ask<T: DeserializeOwned>(
 }
 
 /// Returns the value that the response to `target` contains.
-pub(crate) fn value<T: DeserializeOwned>(dir: &Path, client: &ControlClient, target: &str) -> Result<T, String> {
+pub(crate) fn value<T: DeserializeOwned>(
+    dir: &Path,
+    client: &ControlClient,
+    target: &str,
+) -> Result<T, String> {
     read(client, &client.get(target).map_err(|error| reason(&error, dir))?)
 }
 

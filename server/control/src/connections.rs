@@ -6,7 +6,8 @@
 //! Contract:
 //! 1. A connection without a request can be closed after [`HEAD_TIME`], one whose response is in progress
 //!    after [`RESPONSE_TIME`], and none before.
-//! 2. Among these, connections without a request are closed first, then those of the client with the most connections, then the oldest.
+//! 2. Among these, connections without a request are closed first, then those of the client with the most
+//!    connections, then the oldest.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -64,7 +65,8 @@ impl<T> Connections<T> {
         self.0.len() >= MAX_CONNECTIONS
     }
 
-    /// Returns the connection to close for a new one, or the time at which one can be closed. `None` while there is room.
+    /// Returns the connection to close for a new one, or the time at which one can be closed. `None` while
+    /// there is room.
     pub(crate) fn give_way(&mut self, now: Instant) -> Option<Result<T, Instant>> {
         if !self.is_full() {
             return None;

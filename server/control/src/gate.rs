@@ -3,8 +3,9 @@
 //! A Unix socket has file permissions. A port is open to every process of the machine and, by DNS rebinding,
 //! to every web page in a browser on it: the name of the page's server may later resolve to 127.0.0.1, and
 //! the browser then takes our responses for that server's. Therefore:
-//! 1. The `Host` field must name this machine: the bound host, or a loopback name. Rebinding only affects names, so on all interfaces any
-//!    address is accepted. Browsers always send the field; clients without it are accepted.
+//! 1. The `Host` field must name this machine: the bound host, or a loopback name. Rebinding only affects
+//!    names, so on all interfaces any address is accepted. Browsers always send the field; clients without it
+//!    are accepted.
 //! 2. The token is required, as `Authorization: Bearer` or `?token=`. It is compared in constant time.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap};

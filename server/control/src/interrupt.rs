@@ -2,7 +2,8 @@
 //!
 //! Contract:
 //! 1. The exit code is 0 if the server carried the order out, else 1.
-//! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a pause ends by itself.
+//! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a
+//!    pause ends by itself.
 
 use crate::client::{ControlClient, order, show, value};
 use crate::described::maintenance;
@@ -87,7 +88,12 @@ pub fn resume_command(dir: &Path, client: &ControlClient) -> ExitCode {
 }
 
 /// Runs `firebrick maintenance` for the server in `dir`.
-pub fn maintenance_command(dir: &Path, client: &ControlClient, action: &MaintenanceAction, json: bool) -> ExitCode {
+pub fn maintenance_command(
+    dir: &Path,
+    client: &ControlClient,
+    action: &MaintenanceAction,
+    json: bool,
+) -> ExitCode {
     let state: Result<MaintenanceSnapshot, String> = match action {
         MaintenanceAction::On(terms) => order(dir, client, "/maintenance/on", terms),
         MaintenanceAction::Off => order(dir, client, "/maintenance/off", &()),

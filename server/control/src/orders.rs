@@ -1,9 +1,10 @@
 //! The orders to interrupt service, as they travel: a pause, and maintenance; and the state that an upgrade hands over.
 //!
 //! Contract:
-//! 1. An order is a JSON object; an unknown field is an error. The command and the server check an order with the same functions, and their
-//!    errors name the field, its value and what was expected.
-//! 2. What an order leaves out has a default: of [`PauseOrder`] here, of [`MaintenanceOrder`] in the settings of the server.
+//! 1. An order is a JSON object; an unknown field is an error. The command and the server check an order with
+//!    the same functions, and their errors name the field, its value and what was expected.
+//! 2. Fields missing from an order have defaults: of [`PauseOrder`] here, of [`MaintenanceOrder`] in the
+//!    settings of the server.
 //! 3. [`Interruptions::read`] reverses [`Interruptions::write`].
 
 use serde::{Deserialize, Serialize};

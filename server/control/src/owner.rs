@@ -1,10 +1,12 @@
 //! Decides whether the process that a pid file names is still the server that wrote the file.
 //!
-//! Why: a pid file survives a power failure of the machine, or the end of a container whose volume is reused, and process ids then start
-//! over. A process with that id may be any program; its program and its start time tell.
+//! Why: a pid file survives a power failure of the machine, or the end of a container whose volume is reused,
+//! and process ids then start over. A process with that id may be any program; its program and its start time
+//! tell.
 //!
 //! Contract:
-//! 1. A server is this program or another one that serves Ruby apps. While such a process runs, the pid file is respected.
+//! 1. A server is this program or another one that serves Ruby apps. While such a process runs, the pid file
+//!    is respected.
 //! 2. A process that started after the file was written did not write it.
 //! 3. If the system does not tell the program of a process, any living process counts as the server.
 
@@ -39,7 +41,8 @@ const RUNNERS: &[&str] = &["ruby", "jruby", "truffleruby", "java", "bundle", "bu
 /// The tolerance between process start times and file times.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Returns the process id of the running server that a pid file names. `None` if the file is stale, invalid, or names this process.
+/// Returns the process id of the running server that a pid file names. `None` if the file is stale, invalid,
+/// or names this process.
 pub fn living(path: &Path) -> Option<i32> {
     let number: i32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
     let pid = (number > 0).then(|| Pid::from_raw(number))??;
@@ -87,7 +90,11 @@ mod tests {
     use std::process::{Child, Command};
 
     fn called(words: &[&str]) -> RunningProgram {
-        RunningProgram { words: words.iter().map(|word| (*word).to_owned()).collect(), file: None, began: None }
+        RunningProgram {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            file: None,
+            began: None,
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The source of the routes' figures.
 
 use crate::cache::{PurgeOrder, Purged};
-use crate::orders::{Maintenance, OrderError, CheckedPause};
+use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::reload::{ReloadLine, ReloadWish};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,

@@ -1,4 +1,5 @@
-//! Hands over a control server to another program: its listening sockets, and the notice that the other program has taken over.
+//! Hands over a control server to another program: its listening sockets, and the notice that the other
+//! program has taken over.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -52,7 +53,8 @@ impl SocketHandover {
         self.token.as_deref()
     }
 
-    /// Stops accepting, and waits until that is done. Open connections continue. `files` belong to the other program and stay.
+    /// Stops accepting, and waits until that is done. Open connections continue. `files` belong to the other
+    /// program and stay.
     pub async fn taken_over(&mut self, files: Vec<PathBuf>) {
         self.sockets.clear();
         self.taken.send_replace(Some(files));

@@ -135,7 +135,7 @@ fn follow(dir: &Path, client: &ControlClient, target: &str, what: &str) -> Resul
     for line in lines.lines() {
         let line = line.map_err(|error| {
             let error = Error::Io(client.address().clone(), error);
-            format!("{error}; the {what} may go on: see the server's log")
+            format!("{error}; the {what} may still be running: see the server's log")
         })?;
         if line.trim().is_empty() {
             continue;

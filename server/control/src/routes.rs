@@ -42,7 +42,7 @@ enum Route {
     Deaths(usize),
     /// The largest number of routes and of resources.
     Cache(usize),
-    /// What is kept for a URL.
+    /// The kept responses for a URL.
     Cached(String),
     /// The figures by route: the order, the largest number, whether with buckets.
     Routes(RouteOrder, usize, bool),

@@ -1,7 +1,7 @@
 //! Listens for clients of the control server and serves them.
 
 use crate::bind::{SocketFile, bind};
-use crate::connections::{ControlPeer, Connections, Requested};
+use crate::connections::{Connections, ControlPeer, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::provider::Provider;
@@ -65,7 +65,8 @@ struct Token {
 }
 
 impl Server {
-    /// Creates a server without sockets. Clients of its ports must send `token`; without one, the server generates a token.
+    /// Creates a server without sockets. Clients of its ports must send `token`; without one, the server
+    /// generates a token.
     pub fn new(token: Option<String>) -> Server {
         let token = token.map(|text| Token { text, generated: false });
         Server { token, ..Server::default() }
@@ -75,8 +76,9 @@ impl Server {
     /// (0700), or on a port. Needs no runtime.
     ///
     /// # Errors
-    /// `AddrInUse` if a running server listens there; `AlreadyExists` if a file is there that is not a socket; `InvalidInput` if the path
-    /// is too long for a socket; or another error of the system. The text names the address.
+    /// `AddrInUse` if a running server listens there; `AlreadyExists` if a file is there that is not a
+    /// socket; `InvalidInput` if the path is too long for a socket; or another error of the system. The text
+    /// names the address.
     pub fn listen(&mut self, address: &ControlAddress) -> io::Result<()> {
         match address {
             ControlAddress::Unix(path) => self.unix.push(bind(path)?),
@@ -96,8 +98,9 @@ impl Server {
         Ok(())
     }
 
-    /// Adopts a socket of `address` on which another program listens. Its file belongs to that program until [`Server::take_over`]. If the
-    /// other program had generated a `token`, the ports keep it. `activated`: systemd opened the socket and keeps its file.
+    /// Adopts a socket of `address` on which another program listens. Its file belongs to that program until
+    /// [`Server::take_over`]. If the other program had generated a `token`, the ports keep it. `activated`:
+    /// systemd opened the socket and keeps its file.
     ///
     /// # Errors
     /// The socket cannot be used, or its file is gone.
@@ -238,7 +241,8 @@ impl Server {
         for port in ports {
             port.accept(&mut tasks, &source, token.as_ref(), &taken)?;
         }
-        // A `SocketHandover` that holds the other sender can still end the accepting. Without one, no sender may stay alive.
+        // A `SocketHandover` that holds the other sender can still end the accepting. Without one, no sender
+        // may stay alive.
         drop(closing);
         let another = async {
             let theirs = release::wait(taken).await;
@@ -313,7 +317,8 @@ where
     std::future::pending().await
 }
 
-/// Binds a port of `host`. `::` means all addresses of both families, or of IPv4 on a machine without IPv6, as for the ports of clients.
+/// Binds a port of `host`. `::` means all addresses of both families, or of IPv4 on a machine without IPv6,
+/// as for the ports of clients.
 fn bind_port(host: &str, port: u16) -> io::Result<TcpListener> {
     use rustix::io::Errno;
     match TcpListener::bind((host, port)) {

@@ -1,4 +1,5 @@
-//! Unix stream sockets with features that the standard library lacks: a connect with a time-out, and permissions that hold from the start.
+//! Unix stream sockets with features that the standard library lacks: a connect with a time-out, and
+//! permissions that hold from the start.
 
 use rustix::fs::Mode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};

@@ -3,8 +3,9 @@
 //! Contract:
 //! 1. The exit codes of `status` are those of the Linux Standard Base for init scripts: 0 running, 1 dead
 //!    with a pid file left, 3 not running, 4 unknown.
-//! 2. `stop` stops the process that listens on the control socket, even if its process id is reused meanwhile, and returns when that
-//!    process has exited. A server that is not running is a success, as in the same standard.
+//! 2. `stop` stops the process that listens on the control socket, even if its process id is reused
+//!    meanwhile, and returns when that process has exited. A server that is not running is a success, as in
+//!    the same standard.
 //! 3. `stop` never kills. If the server does not exit in time, it continues, and the exit code is 1.
 
 use crate::client::{ControlClient, Error, explain};

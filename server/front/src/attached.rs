@@ -1,4 +1,5 @@
-//! A front started by a Ruby process to serve an app in that process: `Firebrick::Server` (docs/internals/processes.md, "An attached worker").
+//! A front started by a Ruby process to serve an app in that process: `Firebrick::Server`
+//! (docs/internals/processes.md, "An attached worker").
 //!
 //! Contract:
 //! 1. Standard input is one end of a pair of stream sockets; Ruby holds the other. The messages are those
@@ -46,7 +47,7 @@ pub fn attached(words: impl IntoIterator<Item = OsString>) -> Option<(Attached, 
     Some((attached, rest))
 }
 
-/// Tells Ruby why there will be no server.
+/// Sends Ruby the reason why the server does not start.
 pub fn refuse(why: &str) {
     match standard_input() {
         Ok(mut socket) => fail(&mut socket, why),
@@ -84,7 +85,8 @@ fn standard_input() -> Result<UnixStream, String> {
     Ok(stdin.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?.into())
 }
 
-/// Replaces standard input by /dev/null, so that services do not inherit the socket and keep it open after the front's exit.
+/// Replaces standard input by /dev/null, so that services do not inherit the socket and keep it open after
+/// the front's exit.
 fn take(socket: UnixStream) -> io::Result<UnixStream> {
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     socket.set_nonblocking(true)?;

@@ -18,7 +18,7 @@ pub(crate) struct Banner {
     /// The lines about the control server.
     control: Vec<String>,
     begun: Instant,
-    /// Whether the worker is the process that started this one.
+    /// Whether the worker is the process that started the front.
     attached: bool,
 }
 

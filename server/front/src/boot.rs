@@ -12,11 +12,13 @@ use workers::supervisor::{BootError, Options, Refresh, Supervisor};
 /// The variable with the path of the server's Ruby files, set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";
 
-/// Returns the settings with those of `puma.rb`, and the process that has evaluated the file and will load the app. Starts nothing without
-/// a `puma.rb`. The process at the other end of `attached` evaluates the file itself.
+/// Returns the settings with those of `puma.rb`, and the process that has evaluated the file and will load
+/// the app. Starts nothing without a `puma.rb`. The process at the other end of `attached` evaluates the file
+/// itself.
 ///
 /// # Errors
-/// The file raised, or calls a method that Puma does not have; a value in it is invalid; it took longer than `timeouts.worker_boot`.
+/// The file raised, or calls a method that Puma does not have; a value in it is invalid; it took longer than
+/// `timeouts.worker_boot`.
 pub fn configure(
     loaded: Loaded,
     reread: &Reread,
@@ -43,7 +45,8 @@ pub fn configure(
     Ok((reread.evaluated(&loaded, &calls)?, Handoff::new(prepared)))
 }
 
-/// Starts the template and waits until it has loaded the app. If the front is killed, the template removes the files in `unlink`.
+/// Starts the template and waits until it has loaded the app. If the front is killed, the template removes
+/// the files in `unlink`.
 ///
 /// # Errors
 /// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
@@ -76,15 +79,17 @@ fn explain(error: &BootError, settings: &Settings) -> String {
             match place {
                 Some(lines) => format!("{text}; it was here:\n{}", lines.trim_end()),
                 None => {
-                    format!("{text}, and what it calls does not return to Ruby, so it cannot say where it is")
+                    format!(
+                        "{text}; it is in a native call that does not return to Ruby, so no backtrace is available"
+                    )
                 }
             }
         }
     }
 }
 
-/// Finds the folder of Ruby files: named by the launcher, or near the executable: `lib` of a package beside its `bin`, `worker/lib` of a
-/// checkout above its `target/release`.
+/// Finds the folder of Ruby files: named by the launcher, or near the executable: `lib` of a package beside
+/// its `bin`, `worker/lib` of a checkout above its `target/release`.
 pub(crate) fn lib() -> Result<PathBuf, String> {
     let holds = |lib: &Path| lib.join("firebrick/template.rb").is_file();
     if let Some(named) = std::env::var_os(LIB).map(PathBuf::from) {

@@ -13,7 +13,8 @@ use workers::spawner::Handoff;
 /// `prepared`: the process that has evaluated `puma.rb`.
 ///
 /// # Errors
-/// The reason against serving: for example the exception that loading raised, with its backtrace, or a log without a directory.
+/// The reason against serving: for example the exception that loading raised, with its backtrace, or a log
+/// without a directory.
 pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> {
     log_file::check(settings)?;
     places(settings)?;

@@ -1,6 +1,7 @@
 //! The handlers, sites, files and app of one release, as one front thread serves them.
 //!
-//! Contract: a `Content` does not change. A request keeps the one that it began with, also where a handler passes it on.
+//! Contract: a `Content` does not change. A request keeps the content that was in force at its start, also
+//! when a handler passes it on.
 
 use crate::caching::Proxied;
 use crate::release::Serving;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use workers::Rack;
 
-/// The app, whatever its release.
+/// The app, independent of its release.
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
     pub(crate) rack: Rack,
@@ -41,7 +42,7 @@ pub(crate) struct Content {
     sites: Rc<LocalSites>,
     /// Files that the app's middleware would send. A site that serves a request takes precedence.
     files: Option<Rc<PublicFiles>>,
-    /// The same of a release that is being tried, for files that this one does not have.
+    /// The files of a release that is being tried, for files that this release does not have.
     tried: Option<Rc<PublicFiles>>,
     app: Option<Rc<App>>,
     /// `None` if no response is kept.
@@ -71,7 +72,8 @@ impl Content {
         Content { scripts, sites, files, tried, app, cache, log, serving }
     }
 
-    /// Returns the content of what serves next. Parts that are the same keep what they know: opened files, connections to origins.
+    /// Returns the content of the next release. Unchanged parts keep their state: opened files, connections
+    /// to origins.
     pub(crate) fn next(&self, serving: Serving, scripts: Option<Rc<LocalScripts>>) -> Content {
         let (before, release) = (&self.serving.release, &serving.release);
         let files = |of: &Arc<AppFiles>| match self.opened(of) {

@@ -1,11 +1,12 @@
 //! Binds the control socket.
 //!
-//! The default path of the socket follows from the app's directory, so that `firebrick stats` finds it. A second server of the same
-//! directory (another port, a test run) uses another path beside it and logs it. A path from the settings is used as it is, or refused.
+//! The default path of the socket follows from the app's directory, so that `firebrick stats` finds it. A
+//! second server of the same directory (another port, a test run) uses another path beside it and logs it. A
+//! path from the settings is used as it is, or refused.
 
 use crate::error_log::ErrorLog;
 use crate::handover::{Handed, SocketKind};
-use control::{ControlAddress, Listening, SocketHandover, Server};
+use control::{ControlAddress, Listening, Server, SocketHandover};
 use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};

@@ -7,8 +7,8 @@
 //! Contract:
 //! 1. All threads share the log. While the output accepts bytes, each entry is written whole and at once,
 //!    because the process may die right after it.
-//! 2. No caller waits for the output. While it accepts nothing, entries wait in memory, up to [`MOST`]
-//!    bytes, in order. Further ones are lost. Their number is written when the output accepts bytes again.
+//! 2. No caller waits for the output. While it accepts nothing, entries wait in memory, in order, up to
+//!    [`MOST`] bytes. Further entries are lost; their number is written when the output accepts bytes again.
 
 use crate::access_log::json;
 use crate::log_file;
@@ -29,14 +29,14 @@ pub(crate) struct ErrorLog {
     output: Arc<Mutex<Output>>,
 }
 
-/// Where entries go, and those that wait for it.
+/// The output, and the entries that wait for it.
 #[derive(Debug)]
 struct Output {
     file: Arc<File>,
     waiting: Vec<u8>,
-    /// Entries that were lost because too many waited.
+    /// Entries lost because too many were waiting.
     lost: u64,
-    /// A thread writes what waits. Until it ends, all entries wait, so that their order stays.
+    /// A thread writes the waiting entries. Until it ends, all new entries wait, so that their order is kept.
     is_blocked: bool,
 }
 
@@ -116,7 +116,7 @@ impl Output {
     }
 }
 
-/// Writes all that waits, however long the output blocks, and then what was lost meanwhile.
+/// Writes all waiting entries, however long the output blocks, and then the number of lost entries.
 fn write_waiting(json: bool, output: &Mutex<Output>) {
     loop {
         let (text, file) = {
@@ -132,7 +132,7 @@ fn write_waiting(json: bool, output: &Mutex<Output>) {
             }
             (std::mem::take(&mut output.waiting), output.file.clone())
         };
-        // After an error the bytes are gone, as above.
+        // After an error the bytes are lost, as above.
         let _ = text.chunks(log_file::piece(&file)).try_for_each(|piece| log_file::write_all(&file, piece));
     }
 }
@@ -157,7 +157,7 @@ fn entry(as_json: bool, time: &str, level: &str, text: &str, request_id: Option<
         line.extend_from_slice(b"}\n");
         return String::from_utf8_lossy(&line).into_owned();
     }
-    // The text of a warning contains the word already.
+    // The text of a warning already begins with that word.
     let level = if is_warning(text) { String::new() } else { format!("{level}: ") };
     let id = request_id.map(|id| format!(" (request {})", id.escape_ascii())).unwrap_or_default();
     format!("[{time}] firebrick[{pid}]: {level}{text}{id}\n")

@@ -1,4 +1,4 @@
-//! Tells whether a file has changed: sites, handlers and certificates are read again then.
+//! Detects changed files: sites, handlers and certificates are then read again.
 //!
 //! Why polling: it works on every file system (network mounts, bind mounts of containers) and with editors
 //! that replace files, and a few `stat`s twice a second have no measurable cost.
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The interval between two checks.
 pub(crate) const EVERY: Duration = Duration::from_millis(500);
 
-/// Tells two states of a file apart; `None` if the file is missing.
+/// Identifies the state of a file; `None` if the file is missing.
 pub(crate) type FileStamp = Option<(u64, u64, i64, i64)>;
 
 /// Returns the state of a file.

@@ -84,7 +84,7 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Gives up files that belong to another program now.
+    /// Keeps files that now belong to another program.
     pub(crate) fn forget(&mut self, files: &[PathBuf]) {
         self.files.retain(|file| !files.contains(file));
     }

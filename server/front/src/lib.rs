@@ -1,11 +1,13 @@
-//! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no workers.
+//! The front: everything between the network and the workers, in one process that never runs Ruby. A static
+//! site needs no workers.
 //!
 //! [`serve`] is the whole program from top to bottom: read, bind, boot, start threads, serve until a signal,
 //! drain. [`pipeline`] is the life of one request.
 //!
 //! Contract:
 //! 1. The port opens only when the app can respond.
-//! 2. TERM, QUIT and the first INT finish the requests that have arrived, and the exit code is 0. A second INT exits at once.
+//! 2. TERM, QUIT and the first INT finish the requests that have arrived, and the exit code is 0. A second
+//!    INT exits at once.
 //! 3. However the server ends, it leaves no process, socket file, pid file or temporary file behind.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Opens the file of a log, or explains how to make that possible, and writes to it. Both logs use this, and so does `firebrick check`, which
-//! opens nothing.
+//! Opens the file of a log, or explains how to make that possible, and writes to it. Both logs use this, and
+//! so does `firebrick check`, which opens nothing.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use settings::{AccessLog, ErrorLog, Settings};
@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The size of an atomic write to a pipe (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in. A pipe that is ready
-/// takes this many bytes without blocking.
+/// The size of an atomic write to a pipe (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not
+/// mix in. A pipe that is ready takes this many bytes without blocking.
 pub(crate) const PIPE_ATOMIC: usize = 4_096;
 
 /// Opens the file for appending, and creates it if it is missing. `what` is the name of the log.

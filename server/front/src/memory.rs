@@ -1,7 +1,8 @@
-//! The memory of the front for clients: the limit, the lines in the log when it becomes scarce, and the figures.
+//! The front's memory for clients: its limit, the log lines about shortages, and the figures.
 //!
-//! Contract: a level that is reached and left has a line each. A server whose memory hovers about a level does not fill its log: a level that
-//! is reached again within a second of the last line has none. The figures count each time.
+//! Contract: reaching and leaving a level is logged once each. If memory hovers about a level, the log does
+//! not fill up: a level reached again within a second of the last line is not logged. The figures count each
+//! time.
 
 use crate::error_log::ErrorLog;
 use crate::log_file;
@@ -12,7 +13,7 @@ use stats::{MemoryLevel, MemorySnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines that tell nothing worse.
+/// The shortest time between two lines, unless the second reports a worse level.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Puts the limit into force, and writes to `log` when memory becomes scarce.
@@ -67,7 +68,7 @@ impl Reported {
     fn line(&mut self, change: LevelChange, now: Instant) -> Option<String> {
         let is_soon = self.at.is_some_and(|at| now.saturating_duration_since(at) < QUIET);
         let is_known = change.to <= self.level || (self.level == Level::Normal && change.to == Level::Files);
-        // The end of a shortage is always told if its beginning was.
+        // If the beginning of a shortage was logged, so is its end.
         if change.to == self.level || (is_soon && is_known && change.to != Level::Normal) {
             return None;
         }
@@ -87,7 +88,7 @@ fn means(level: Level) -> &'static str {
     match level {
         Level::Normal => "all is as usual",
         Level::Files => "bodies go to files",
-        Level::Waiting => "senders wait, and responses of clients that hardly read are dropped",
+        Level::Waiting => "senders wait, and responses to stalled clients are dropped",
         Level::Full => "new requests get 503",
     }
 }

@@ -1,6 +1,7 @@
-//! Decides which files of the app the front serves: those that its middleware would send, and those that the operator configures.
+//! Decides which files of the app the front serves: the files that its middleware would send, and the files
+//! that the operator configures.
 //!
-//! Contract: pure but for the comparison of folders. A [release](crate::release) holds the result.
+//! Contract: pure, except that it compares folders. A [release](crate::release) holds the result.
 
 use settings::{ServePublic, Settings};
 use site::{AppFiles, FilesNote, Wanted};

@@ -1,9 +1,11 @@
 //! Runs `firebrick serve` from start to end.
 //!
-//! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a [release](crate::release)): [`logs`], [`sockets`] (ports,
-//! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads), [`interruptions`] (pauses and maintenance),
-//! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). [`server`] holds the parts that both
-//! use. The control socket reads [`observer`], [`snapshot`] and [`in_flight`].
+//! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a
+//! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`pool`] (the app's
+//! workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
+//! maintenance), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
+//! program). [`server`] holds the parts that lifecycle and upgrade both use. The control socket reads
+//! [`observer`], [`snapshot`] and [`in_flight`].
 
 mod in_flight;
 mod interruptions;
@@ -58,8 +60,9 @@ const BOOT_SPARE: Duration = Duration::from_secs(10);
 /// How long the end of the server waits for the deletion of files of the cache.
 const LAST_DELETIONS: Duration = Duration::from_secs(2);
 
-/// Serves an app or a site until a signal stops it. Returns 0 after an orderly end and 1 if the server could not start. `reread` loads the
-/// settings again for a reload; `started` tells an upgrade how to start the program again.
+/// Serves an app or a site until a signal stops it. Returns 0 after an orderly end and 1 if the server could
+/// not start. `reread` loads the settings again for a reload; `started` tells an upgrade how to start the
+/// program again.
 pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
     match serve_as(loaded, reread, started, None) {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,7 +76,7 @@ pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
 /// Like [`serve`], with the app in an `attached` process if there is one.
 ///
 /// # Errors
-/// The reason why the server does not start. An old program that would hand over has been told.
+/// The reason why the server does not start. The old program of an upgrade has received it.
 pub(crate) fn serve_as(
     loaded: Loaded,
     reread: Reread,
@@ -209,14 +212,14 @@ async fn run(
         logs.error.write("traces: the last spans could not be exported in time");
     }
     if let Some(store) = store {
-        // Files of removed responses must not outlive this process. A disk that hangs does not hold it up.
+        // Files of removed responses must not outlive this process. A hanging disk does not delay the exit.
         let _ = tokio::time::timeout(LAST_DELETIONS, store.flushed()).await;
     }
     logs.close();
     outcome
 }
 
-/// Carries out the purges of other servers, and tells them those of this one, with `shared.redis`.
+/// Carries out the purges of other servers, and publishes those of this server, with `shared.redis`.
 fn share_purges(
     settings: &Settings,
     store: &Arc<Store>,

@@ -1,7 +1,8 @@
-//! The server's health, for probes, the control server and the service manager: whether it responds and wants requests.
+//! The server's health, for probes, the control server and the service manager: whether it responds and
+//! accepts requests.
 //!
 //! Front threads are asked when health is read: a question is a number, and each thread stores the last
-//! number that it has seen. Without questions nothing runs, so an idle server stays idle.
+//! number that it has seen. Without questions no thread does anything, so an idle server stays idle.
 //!
 //! Contract:
 //! 1. Reading takes no lock that a thread holds while it works. A probe gets an answer while all workers are busy.

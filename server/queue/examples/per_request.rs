@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p queue --example per_request
 
-use queue::{Admission, Client, Dispatch, QueueKey};
+use queue::{Admission, Dispatch, QueueClient, QueueKey};
 use std::time::{Duration, Instant};
 
 /// The requests that are served while the clock runs.
@@ -26,7 +26,7 @@ fn measure(clients: u32) -> Duration {
     let mut number = 0;
     let mut ask = |dispatch: &mut Dispatch| {
         number += 1;
-        let client = Client::Address(u64::from(number % clients));
+        let client = QueueClient::Address(u64::from(number % clients));
         dispatch.ask(0, number, QueueKey { client, ..QueueKey::default() }, now).1
     };
     while dispatch.waiting() < WAITING as usize {

@@ -1,8 +1,8 @@
 //! Whether a worker gets requests, and if not, why.
 
-/// Why a worker is passed over. Several reasons can hold at once.
+/// The reasons for passing a worker over. Several can hold at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum PassReason {
     /// The worker finishes the requests that it has, and exits.
     Leaving,
     /// The worker makes no progress.
@@ -21,18 +21,18 @@ pub enum Reason {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Availability {
     reasons: u8,
-    /// How often [`Reason::Stalled`] holds.
+    /// How often [`PassReason::Stalled`] holds.
     stalled: u32,
 }
 
 impl Availability {
-    pub(crate) fn add(&mut self, reason: Reason) {
-        self.stalled += u32::from(reason == Reason::Stalled);
+    pub(crate) fn add(&mut self, reason: PassReason) {
+        self.stalled += u32::from(reason == PassReason::Stalled);
         self.reasons |= bit(reason);
     }
 
-    pub(crate) fn remove(&mut self, reason: Reason) {
-        if reason == Reason::Stalled {
+    pub(crate) fn remove(&mut self, reason: PassReason) {
+        if reason == PassReason::Stalled {
             self.stalled = self.stalled.saturating_sub(1);
             if self.stalled > 0 {
                 return;
@@ -42,18 +42,18 @@ impl Availability {
     }
 
     #[inline]
-    pub(crate) fn has(self, reason: Reason) -> bool {
+    pub(crate) fn has(self, reason: PassReason) -> bool {
         self.reasons & bit(reason) != 0
     }
 
     /// Returns whether the worker gets requests, perhaps after all others.
     #[inline]
     pub(crate) fn gets_requests(self) -> bool {
-        self.reasons & !bit(Reason::Computing) == 0
+        self.reasons & !bit(PassReason::Computing) == 0
     }
 }
 
-const fn bit(reason: Reason) -> u8 {
+const fn bit(reason: PassReason) -> u8 {
     1 << reason as u8
 }
 
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn a_worker_gets_requests_when_no_reason_is_left() {
-        let reasons = [Reason::Leaving, Reason::Suspended, Reason::Resting, Reason::Stalled];
+        let reasons = [PassReason::Leaving, PassReason::Suspended, PassReason::Resting, PassReason::Stalled];
         let mut worker = Availability::default();
         reasons.iter().for_each(|&reason| worker.add(reason));
-        worker.add(Reason::Stalled);
+        worker.add(PassReason::Stalled);
         for reason in reasons {
             assert!(worker.has(reason) && !worker.gets_requests());
             worker.remove(reason);
-            assert_eq!(worker.has(reason), reason == Reason::Stalled, "it is stalled on two links");
+            assert_eq!(worker.has(reason), reason == PassReason::Stalled, "it is stalled on two links");
         }
-        worker.remove(Reason::Stalled);
-        worker.add(Reason::Computing);
-        assert!(worker.gets_requests() && worker.has(Reason::Computing));
+        worker.remove(PassReason::Stalled);
+        worker.add(PassReason::Computing);
+        assert!(worker.gets_requests() && worker.has(PassReason::Computing));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassShare {
     pub name: String,
-    /// The share of seat time compared with other classes; 0 is the last lane, whose requests are served only
+    /// The share of seat time compared with other classes. 0 is the last lane, whose requests are served only
     /// while no request of another class waits.
     pub weight: u32,
 }
@@ -32,7 +32,7 @@ pub struct ClassFigures {
 
 /// The seat time of a request before any has ended, in microseconds.
 const UNKNOWN_US: u32 = 1_000;
-/// A client that holds seats is passed over in favour of clients without one for at most so many turns of each
+/// A client that holds seats lets clients without a seat go first, for at most this many turns of each
 /// client.
 const PASSES: u32 = 4;
 
@@ -72,7 +72,7 @@ impl Class {
         }
     }
 
-    /// Returns whether one client takes turns. It may be in either ring then.
+    /// Returns whether one client takes turns. That client may be in either ring.
     #[inline]
     pub(crate) fn has_one(&self) -> bool {
         self.active == 1
@@ -98,8 +98,8 @@ impl Class {
         self.mean.add(us);
     }
 
-    /// Counts seat time of the class, which may be negative. `clock` is the time of all classes in this sense;
-    /// what a class has used counts only as far as [`DEBT`] turns.
+    /// Adds to the class's seat time; the amount may be negative. `clock` is the time of all classes in this
+    /// sense. At most [`DEBT`] turns of past use count.
     #[inline]
     pub(crate) fn uses(&mut self, us: i64, clock: f64) {
         let turn = f64::from(self.turn_us()) / self.weight();
@@ -144,8 +144,8 @@ impl Class {
         self.active -= 1;
     }
 
-    /// Returns the client whose turn it is. Some client must have a waiting request. Clients that are done are
-    /// left to `forget`.
+    /// Returns the client whose turn it is. Some client must have a waiting request. Clients without waiting
+    /// requests are passed to `forget`.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -169,12 +169,12 @@ impl Class {
                 continue;
             }
             if self.active == 1 {
-                // The seats that others leave are free of charge.
+                // Seats that other clients leave unused are free of charge.
                 flow.credit = turn;
             } else if flow.passes(turn) {
                 ring.rotate(flows);
                 if is_busy {
-                    // That was its chance among those without a seat.
+                    // This turn was the client's chance among clients without a seat.
                     self.passed = 0;
                 }
                 continue;
@@ -184,8 +184,8 @@ impl Class {
         }
     }
 
-    /// Returns any client in the rings. While no request waits, these only have used more than their share,
-    /// which does not matter then.
+    /// Returns any client in the rings. While no request waits, the rings hold only clients that used more
+    /// than their share, which does not matter then.
     pub(crate) fn rest(&self) -> Option<u32> {
         Some(self.idle.first()).filter(|&at| at != NONE)
     }

@@ -5,20 +5,20 @@
 pub struct ClassIndex(pub u8);
 
 impl ClassIndex {
-    /// The class of all requests that belong to no other.
+    /// The class of all requests that belong to no other class.
     pub const DEFAULT: ClassIndex = ClassIndex(0);
 }
 
 /// The client that a request counts for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Client {
-    /// All clients are one: requests are served in order of arrival.
+pub enum QueueClient {
+    /// All clients count as one: requests are served in order of arrival.
     #[default]
     All,
     /// The client with this address, in a form that the caller chooses.
     Address(u64),
-    /// The client with this hash of a header field, a cookie or a host. The caller keys the hash with a secret,
-    /// so that no client can choose that of another.
+    /// The client with this hash of a header field, a cookie or a host. The caller keys the hash with a
+    /// secret, so that no client can choose another client's hash.
     Hash(u64),
 }
 
@@ -26,5 +26,5 @@ pub enum Client {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueKey {
     pub class: ClassIndex,
-    pub client: Client,
+    pub client: QueueClient,
 }

@@ -1,11 +1,11 @@
 //! The queue and the seats of one pool.
 //!
 //! Contract:
-//! 1. Clients take turns, and the requests of a client leave the queue in order of arrival ([`Line`]). A request
+//! 1. Clients take turns, and the requests of a client leave the queue in order of arrival ([`FairQueue`]). A request
 //!    that is put back keeps its number and so its position among those of its client.
 //! 2. A request goes to the worker with the most free seats, because the threads of one process share a GVL.
 //!    Among equals, it goes to the worker with the fewest open tunnels (WebSockets and other connections that
-//!    the app has taken over). A worker is passed over while a [`Reason`] holds; one that computes comes
+//!    the app has taken over). A worker is passed over while a [`PassReason`] holds. A worker that computes comes
 //!    after all other workers with free seats.
 //! 3. A request is handed to a worker in advance only when no seat is free anywhere, and only while requests
 //!    are fast ([`Pace`]). Such prefetching creates batches, and batches make small requests cheap.
@@ -13,17 +13,15 @@
 //! 5. A seat is given back exactly once, through [`Dispatch::finished`], [`Dispatch::put_back`] or
 //!    [`Dispatch::worker_gone`].
 //! 6. A new request is refused at once if, at the queue's current rate ([`Throughput`]), it would wait longer
-//!    than allowed for the requests that are served before it; but never while fewer requests wait than there are
-//!    seats. A request that has already waited is never refused for that reason.
-//! 7. A full queue refuses a new request of the client that has the most. Another client's request takes the place
-//!    of the newest of those.
-//! 8. A request that gets a free seat at once belongs to no client: its key is not asked for, and it does not
-//!    count as a turn.
+//!    than allowed for the requests ahead of it; but never while fewer requests wait than there are seats. A
+//!    request that has already waited is never refused for this reason.
+//! 7. A full queue refuses a new request of the client with the most waiting requests. A new request of
+//!    another client replaces the newest request of that client.
 
-use crate::availability::Reason;
+use crate::availability::PassReason;
 use crate::class::{ClassFigures, ClassShare};
 use crate::client::QueueKey;
-use crate::line::{Line, Waiter};
+use crate::line::{FairQueue, Waiter};
 use crate::links::NONE;
 use crate::load::{Load, Refusals};
 use crate::pace::Pace;
@@ -41,13 +39,14 @@ const SOON: Duration = Duration::from_millis(100);
 pub struct Dispatch {
     pool: PoolIndex,
     workers: Vec<Worker>,
-    queue: Line,
+    queue: FairQueue,
     next: u64,
     max_queue: usize,
     pace: Pace,
     /// Whether requests are handed over in advance.
     prefetches: bool,
-    /// None is, as long as one waits that has asked before this time; see [`Dispatch::serve_in_order`].
+    /// Requests are not handed over in advance while a request waits that arrived before this time; see
+    /// [`Dispatch::serve_in_order`].
     in_order: Option<Instant>,
     trial: Option<Trial>,
     /// The longest predicted wait that is accepted; `None` while predictions are off.
@@ -64,7 +63,7 @@ impl Dispatch {
         Dispatch {
             pool: PoolIndex::DEFAULT,
             workers: Vec::new(),
-            queue: Line::default(),
+            queue: FairQueue::default(),
             next: 0,
             max_queue,
             pace: Pace::default(),
@@ -78,8 +77,8 @@ impl Dispatch {
         }
     }
 
-    /// Turns prefetching off: for workers that serve with fibers, where each request that a worker should hold
-    /// has its own fiber, and for workers that cannot return requests.
+    /// Turns prefetching off: for workers with fibers, where each request that a worker holds needs its own
+    /// fiber, and for workers that cannot return requests.
     pub fn without_prefetching(self) -> Dispatch {
         Dispatch { prefetches: false, ..self }
     }
@@ -90,17 +89,17 @@ impl Dispatch {
     }
 
     /// Takes a free seat for a new request of front thread `thread`. Returns `None` if no seat is free, or if
-    /// requests wait, to which it belongs.
+    /// requests wait, which come first.
     #[inline]
     pub fn take(&mut self, thread: u16, now: Instant) -> Option<(Ticket, Serial)> {
-        // While requests are queued, no seat is free, or it belongs to a queued request.
+        // If requests are queued, any free seat is already promised to one of them.
         let serial = if self.waiting() == 0 { self.free_seat(now)? } else { return None };
         self.load.waits.none();
         Some((self.ticket(thread, NONE), serial))
     }
 
-    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`. `key` tells whose turn
-    /// it uses if it has to wait.
+    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`. If the request has
+    /// to wait, it uses a turn of the client `key`.
     pub fn ask(&mut self, thread: u16, slot: u32, key: QueueKey, now: Instant) -> (Ticket, Admission) {
         if let Some((ticket, serial)) = self.take(thread, now) {
             return (ticket.in_slot(slot), Admission::Go(serial));
@@ -172,8 +171,8 @@ impl Dispatch {
         (ticket, admission)
     }
 
-    /// Hands over no request in advance until all have got a seat that ask now or soon: a worker may start those that it has from several
-    /// front threads in another order.
+    /// Stops handing over requests in advance until all requests that ask now or soon have a seat: a worker
+    /// may start requests from several front threads in another order.
     pub fn serve_in_order(&mut self, now: Instant) {
         self.in_order = Some(now + SOON);
     }
@@ -191,8 +190,8 @@ impl Dispatch {
     }
 
     /// Frees a seat: a worker has finished a request that took `app` in the app, or the request never reached
-    /// it (`None`). `turn` is the one that the request has used; `None` if it had not waited. Queued requests that
-    /// get a seat are appended to `assigned`.
+    /// it (`None`). `turn` is the turn that the request used; `None` if it had not waited. Queued requests
+    /// that get a seat are appended to `assigned`.
     #[inline]
     pub fn finished(
         &mut self,
@@ -251,8 +250,8 @@ impl Dispatch {
         self.measure(now);
     }
 
-    /// Takes a seat of the worker with the most free seats; if no seat is free, one in advance from the least
-    /// loaded worker.
+    /// Takes a seat of the worker with the most free seats. If no seat is free, takes one in advance from the
+    /// least loaded worker.
     #[inline]
     fn free_seat(&mut self, now: Instant) -> Option<Serial> {
         let Some(trial) = &self.trial else { return self.seat_of(|_| true, now) };
@@ -276,7 +275,7 @@ impl Dispatch {
         best.take(prefetches.then_some(&self.pace), now).then_some(best.serial)
     }
 
-    /// Returns whether order comes before batches.
+    /// Returns whether order is more important than batches.
     #[cold]
     fn is_in_order(&mut self, until: Instant, now: Instant) -> bool {
         let lasts = now < until || self.queue.oldest().is_some_and(|since| since < until);
@@ -314,23 +313,28 @@ impl Dispatch {
 
     /// Passes a worker over for a reason, until [`Dispatch::restore`]. The worker finishes the requests that it
     /// has.
-    pub fn pass_over(&mut self, serial: Serial, reason: Reason) {
+    pub fn pass_over(&mut self, serial: Serial, reason: PassReason) {
         if let Some(worker) = self.worker(serial) {
             worker.availability.add(reason);
         }
     }
 
-    /// Sends requests again to a worker, unless it has to be passed over for another reason.
-    pub fn restore(&mut self, serial: Serial, reason: Reason, now: Instant, assigned: &mut Vec<Assignment>) {
+    /// Sends requests to a worker again, unless it must be passed over for another reason.
+    pub fn restore(
+        &mut self,
+        serial: Serial,
+        reason: PassReason,
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
         if let Some(worker) = self.worker(serial) {
             worker.availability.remove(reason);
         }
         self.assign(now, assigned);
     }
 
-    /// Passes a worker over as [`Reason::Resting`], if the others can do without it: it holds no request, no
-    /// request waits, and the others together have at least as many free seats as it has. Returns whether it
-    /// rests.
+    /// Passes a worker over as [`PassReason::Resting`] if the pool does not need it: it holds no request, no
+    /// request waits, and the others together have at least as many free seats. Returns whether it rests.
     pub fn rest(&mut self, serial: Serial) -> bool {
         let on_trial = self.trial.as_ref().map(|trial| trial.serial);
         let stands_in =
@@ -340,7 +344,7 @@ impl Dispatch {
         let Some(worker) = self.worker(serial) else { return false };
         let may = calm && worker.taken == 0 && worker.availability.gets_requests() && free >= worker.seats;
         if may {
-            worker.availability.add(Reason::Resting);
+            worker.availability.add(PassReason::Resting);
         }
         may
     }
@@ -429,7 +433,7 @@ impl Dispatch {
 
     /// Returns the number of seats of the workers that take requests.
     pub fn seats(&self) -> u32 {
-        let takes = |w: &&Worker| w.is_open() && !w.availability.has(Reason::Suspended);
+        let takes = |w: &&Worker| w.is_open() && !w.availability.has(PassReason::Suspended);
         self.workers.iter().filter(takes).map(|w| w.seats).sum()
     }
 
@@ -457,12 +461,12 @@ impl Dispatch {
         self.queue.clients()
     }
 
-    /// Returns the waiting requests of a client that has about the most: at least half as many as any other.
+    /// Returns the number of waiting requests of a client with about the most: at least half of any other's.
     pub fn most_of_client(&self) -> u32 {
         self.queue.most_of_client()
     }
 
-    /// Returns the `limit` clients with the most waiting requests, the first one first. Looks at all clients.
+    /// Returns the `limit` clients with the most waiting requests, in descending order. Visits all clients.
     pub fn waiters(&self, limit: usize) -> Vec<Waiter> {
         self.queue.waiters(limit)
     }
@@ -497,15 +501,15 @@ impl Dispatch {
         self.workers.iter().filter(|worker| worker.is_open()).count()
     }
 
-    /// Returns whether a worker takes new requests, now or when it has finished its own; false when it is
-    /// leaving or gone.
+    /// Returns whether a worker takes new requests, now or after its current ones; false when it is leaving
+    /// or gone.
     pub fn is_open(&self, serial: Serial) -> bool {
         self.known(serial).is_some_and(Worker::is_open)
     }
 
     /// Returns whether a worker has returned requests and has not resumed.
     pub fn is_stalled(&self, serial: Serial) -> bool {
-        self.known(serial).is_some_and(|worker| worker.availability.has(Reason::Stalled))
+        self.known(serial).is_some_and(|worker| worker.availability.has(PassReason::Stalled))
     }
 
     /// Returns the number of connections that a worker's app has taken over.

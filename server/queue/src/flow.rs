@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
     /// Its client.
     pub(crate) flow: u32,
-    /// Whether it has been with a worker, or its position is an old one for another reason.
+    /// Whether a worker has had it, or its position is old for another reason.
     pub(crate) returned: bool,
     pub(crate) links: [Links; 2],
 }
@@ -57,7 +57,7 @@ pub(crate) struct Flow {
     /// a request that took longer than expected.
     pub(crate) credit: i64,
     pub(crate) mean: Mean,
-    /// Whether it has begun its turn and has credit left, so that it goes on before the others.
+    /// Whether its turn has begun and has credit left, so that it goes before the others.
     pub(crate) goes_on: bool,
     pub(crate) ring: Ring,
     links: [Links; 2],
@@ -79,8 +79,8 @@ impl Flow {
         }
     }
 
-    /// Begins a turn, which is worth `turn` of seat time, unless the last one goes on. Returns whether the client
-    /// has to pass it over.
+    /// Begins a turn, which is worth `turn` of seat time, unless the last turn continues. Returns whether the
+    /// client must be passed over.
     #[inline]
     pub(crate) fn passes(&mut self, turn: i64) -> bool {
         if self.credit <= 0 {
@@ -97,7 +97,7 @@ impl Linked for Flow {
     }
 }
 
-/// The most turns that a client passes over for what it has used before.
+/// The most turns that a client is passed over for its past use.
 pub(crate) const DEBT: i64 = 16;
 
 /// The mean seat time of the last requests.

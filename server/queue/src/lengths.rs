@@ -1,7 +1,8 @@
 //! The clients of a class by the number of their waiting requests, in buckets of powers of two.
 //!
-//! Why: a full queue refuses requests of the client with the most, and the wait of a request depends on how many
-//! each other client has. Both are asked for often, with thousands of clients, so neither may look at all of them.
+//! Why: a full queue refuses requests of the client with the most, and the wait of a request depends on how
+//! many requests each other client has. Both are needed often, with thousands of clients, so neither may
+//! visit all clients.
 
 use crate::flow::{BUCKET, Flow};
 use crate::links::{List, NONE};
@@ -61,8 +62,8 @@ impl Lengths {
         self.buckets.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// Returns the number of requests that are served while each client has up to `turns` turns. In the bucket
-    /// of `turns` itself it is the most that these can be.
+    /// Returns the number of requests that are served while each client has up to `turns` turns. For the
+    /// bucket of `turns` itself this is an upper bound.
     pub(crate) fn within(&self, turns: u32) -> u64 {
         let (own, turns) = (bucket_of(turns), u64::from(turns));
         let (mut filled, mut requests) = (self.filled, 0);

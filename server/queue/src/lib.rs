@@ -1,5 +1,5 @@
 //! Decides which worker serves next: one queue for each pool of workers, shared by all front threads. Pure:
-//! times are passed in; knows no process, no socket and no Ruby.
+//! times are passed in, and no code here uses a process, a socket or Ruby.
 //!
 //! Why: CRuby runs one thread of a process at a time, so a request must go to a process that is free *now*,
 //! and wait in a single queue when none is. That queue is in the front, where keep-alive cannot tie a client
@@ -9,7 +9,7 @@
 //! a worker; without one, [`Dispatch::ask`] gives it a position in the queue. [`Dispatch::finished`] frees the
 //! seat for the next one.
 //!
-//! Whose turn it is: `line.rs`. What a client is, is the caller's decision ([`QueueKey`]).
+//! `line.rs` decides which client's turn it is. The caller decides what counts as a client ([`QueueKey`]).
 //!
 //! Contract:
 //! 1. Pools share nothing: each has its own queue, seats, limit, pace and figures. No request changes from
@@ -36,9 +36,9 @@ mod trial;
 mod waits;
 mod worker;
 
-pub use availability::Reason;
+pub use availability::PassReason;
 pub use class::{ClassFigures, ClassShare};
-pub use client::{ClassIndex, Client, QueueKey};
+pub use client::{ClassIndex, QueueClient, QueueKey};
 pub use dispatch::Dispatch;
 pub use line::Waiter;
 pub use load::{Load, Refusals};

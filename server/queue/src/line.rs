@@ -1,18 +1,19 @@
-//! The requests that wait, and whose turn it is.
+//! The waiting requests of a queue, and the order in which they are served.
 //!
 //! Contract:
 //! 1. Classes share the seat time of the queue by their weights while requests of them wait (start-time fair
 //!    queueing). A class of the last lane gets the seats that no other class wants.
-//! 2. In a class, clients take turns. A client of which no worker has a request comes before one that has, unless
-//!    that one has been passed over for some turns of all. Among equals a turn is worth the seat time of a mean
-//!    request: a client with quick requests gets several in a turn, one with slow requests passes over turns for
-//!    them (deficit round robin), at most [`DEBT`]. A client that is alone owes nothing.
+//! 2. In a class, clients take turns. A client whose requests hold no seat comes before clients that hold
+//!    seats, unless one of those has been passed over for some turns of all. Among equals a turn is worth the
+//!    seat time of a mean request: a client with quick requests gets several in a turn; a client with slow
+//!    requests is passed over to pay for them (deficit round robin), for at most [`DEBT`] turns. A client
+//!    that is alone owes nothing.
 //! 3. The requests of a client are served in order of arrival. A request that returns keeps its number and so its
 //!    position among them.
-//! 4. With one client it is a queue in order of arrival.
-//! 5. Every step takes constant time, whatever the number of clients and requests; and nothing is allocated for a
-//!    client that waits, once as many have waited before. Exceptions: a returned request looks for its position
-//!    among those that returned before it, and each class is looked at.
+//! 4. With one client, requests are served in order of arrival.
+//! 5. Every step takes constant time, whatever the number of clients and requests. A waiting client needs no
+//!    allocation once as many clients have waited before. Exceptions: a returned request searches for its
+//!    position among earlier returned requests, and each class is visited.
 //! 6. A [`Turn`] is given back once. A worker that has gone gives back the turns of its requests; later attempts
 //!    do nothing.
 
@@ -32,7 +33,7 @@ struct OpenTurn {
     stamp: u32,
     serial: Serial,
     flow: u32,
-    /// What its client and its class were charged for it.
+    /// The seat time charged to its client and its class.
     charged_us: u32,
 }
 
@@ -49,20 +50,20 @@ pub struct Waiter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct FairQueue {
     pool: PoolIndex,
     entries: Slab<Entry>,
     /// Requests in order of arrival, without those that have returned.
     arrived: List<ALL>,
-    /// Those that have returned, in order of the time since which they have waited.
+    /// Returned requests, ordered by the time since which they have waited.
     returned: List<ALL>,
     flows: Slab<Flow>,
     /// The clients by key. The state of the map's hash is random, so that clients cannot choose where they are.
     known: HashMap<QueueKey, u32>,
-    /// The client of the last request, which is often that of the next one.
+    /// The client of the last request; the next request often has the same client.
     last: u32,
     classes: Vec<Class>,
-    /// How far the classes have come, of the ordinary lane and of the last lane; see [`Class::used`].
+    /// The clocks of the classes, for the ordinary lane and for the last lane; see [`Class::used`].
     clocks: [f64; 2],
     turns: Slab<OpenTurn>,
     stamp: u32,
@@ -70,9 +71,9 @@ pub(crate) struct Line {
     longest: usize,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line {
+impl Default for FairQueue {
+    fn default() -> FairQueue {
+        FairQueue {
             pool: PoolIndex::DEFAULT,
             entries: Slab::new(),
             arrived: List::default(),
@@ -91,9 +92,9 @@ impl Default for Line {
 }
 
 /// Requests: from their arrival to the end of their turn.
-impl Line {
-    pub(crate) fn of_pool(self, pool: PoolIndex) -> Line {
-        Line { pool, ..self }
+impl FairQueue {
+    pub(crate) fn of_pool(self, pool: PoolIndex) -> FairQueue {
+        FairQueue { pool, ..self }
     }
 
     /// Adds a request that has arrived last, and returns its ticket with its place.
@@ -111,7 +112,7 @@ impl Line {
     pub(crate) fn put_back(&mut self, ticket: Ticket, since: Instant, key: QueueKey) -> Ticket {
         let flow = self.flow(key);
         let at = self.entry(ticket, since, flow, true);
-        // What returns is older than what has arrived since.
+        // A returned request is older than all requests that have arrived since.
         let mut next = self.flows[flow as usize].entries.first();
         while next != NONE && self.entries[next as usize].number < ticket.number {
             next = List::<OWN>::after(&mut self.entries, next);
@@ -126,7 +127,7 @@ impl Line {
         Ticket { place: at, ..ticket }
     }
 
-    /// Removes the request whose turn it is, for worker `serial`. Returns it with the time that it has waited.
+    /// Removes the request whose turn it is, for worker `serial`. Returns it with its waiting time.
     #[inline]
     pub(crate) fn pop(&mut self, serial: Serial, now: Instant) -> Option<(Ticket, Duration, Turn)> {
         let class = self.next_class()?;
@@ -149,7 +150,7 @@ impl Line {
         let wait = now.saturating_duration_since(since);
         its_class.figures.waited += wait;
         let ring = if its.waiting > 0 { Ring::Busy } else { Ring::None };
-        // A client that goes on goes to the end.
+        // A client that keeps its turn moves to the end of the ring.
         if its.waiting == 0 || !its_class.has_one() {
             its_class.enter(&mut self.flows, flow, ring);
         }
@@ -164,7 +165,8 @@ impl Line {
         Some((ticket, wait, Turn { slot, stamp: self.stamp }))
     }
 
-    /// Ends the turn of a request that worker `serial` had: it took `app`, or was not served (`None`).
+    /// Ends the turn of a request that worker `serial` had. `app` is its time in the app; `None` if it was
+    /// not served.
     #[inline]
     pub(crate) fn give_back(&mut self, turn: Turn, serial: Serial, app: Option<Duration>) {
         let Some(&OpenTurn { flow, charged_us, .. }) = self
@@ -216,7 +218,7 @@ impl Line {
         let is_it = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.number == ticket.number);
         let mut at = ticket.place;
         if !is_it(self.entries.get(at as usize)) {
-            // A request that has returned has another place than its ticket says.
+            // The position of a returned request differs from its ticket.
             at = self.returned.first();
             while at != NONE && !is_it(self.entries.get(at as usize)) {
                 at = List::<ALL>::after(&mut self.entries, at);
@@ -240,8 +242,9 @@ impl Line {
         expired
     }
 
-    /// Removes a request in favour of a new one with this key, if a client has about twice as many or more, and
-    /// returns its ticket: the newest of that client. A request of the last lane gives way to any other.
+    /// Makes room for a new request with this key: removes the newest request of a client with about twice as
+    /// many or more, and returns its ticket. A request of the last lane is removed for a request of any other
+    /// lane.
     pub(crate) fn displace(&mut self, key: QueueKey) -> Option<Ticket> {
         let class = self.class_of(key);
         let last_lane = self.classes[class].is_last_lane();
@@ -264,7 +267,7 @@ impl Line {
         self.classes[class].figures.refused += 1;
     }
 
-    /// Returns how many requests will be served before a new one with this key.
+    /// Returns how many requests will be served before a new request with this key.
     pub(crate) fn ahead(&self, key: QueueKey) -> usize {
         let class = &self.classes[self.class_of(key)];
         let of_class = class.lengths.within(self.waiting_of(key) + 1) as usize;
@@ -285,7 +288,7 @@ impl Line {
     }
 }
 
-impl Line {
+impl FairQueue {
     /// Returns the class with waiting requests that has used the least.
     #[inline]
     fn next_class(&self) -> Option<usize> {
@@ -382,7 +385,7 @@ impl Line {
     fn drop_out(&mut self, at: u32) -> Ticket {
         let flow = self.entries[at as usize].flow;
         let (ticket, _) = self.remove(at);
-        // It may be gone with the last request of its class.
+        // The client may have been removed with the last request of its class.
         if self.flows.get(flow as usize).is_some_and(|flow| flow.waiting == 0) {
             self.settle(flow);
         }
@@ -414,7 +417,7 @@ impl Line {
         }
     }
 
-    /// Forgets what clients of a class owe, because no request waits.
+    /// Clears the debts of a class's clients, because no request waits.
     fn forgive(&mut self, class: usize) {
         while let Some(flow) = self.classes[class].rest() {
             self.classes[class].enter(&mut self.flows, flow, Ring::None);
@@ -433,7 +436,7 @@ impl Line {
 }
 
 /// Settings and figures.
-impl Line {
+impl FairQueue {
     /// Sets the classes; the first is the default one. A class that is no longer named keeps its waiting
     /// requests until they are served.
     pub(crate) fn set_classes(&mut self, shares: &[ClassShare]) {
@@ -463,7 +466,7 @@ impl Line {
         })
     }
 
-    /// Returns the `limit` clients with the most waiting requests, the first one first.
+    /// Returns the `limit` clients with the most waiting requests, in descending order.
     pub(crate) fn waiters(&self, limit: usize) -> Vec<Waiter> {
         let waits = |(_, flow): (usize, &Flow)| {
             let first = self.entries.get(flow.entries.first() as usize)?;

@@ -1,7 +1,7 @@
-//! Whose turn it is, over clients, classes and workers.
+//! Tests the order of service over clients, classes and workers.
 
 use super::*;
-use crate::client::Client;
+use crate::client::QueueClient;
 use crate::dispatch::Dispatch;
 use crate::ticket::{Admission, Assignment, TakenBack};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 const MS: Duration = Duration::from_millis(1);
 
 fn key(class: u8, client: u64) -> QueueKey {
-    QueueKey { class: ClassIndex(class), client: Client::Address(client) }
+    QueueKey { class: ClassIndex(class), client: QueueClient::Address(client) }
 }
 
 fn shares(weights: &[u32]) -> Vec<ClassShare> {
@@ -22,12 +22,12 @@ fn shares(weights: &[u32]) -> Vec<ClassShare> {
 struct Simulation {
     dispatch: Dispatch,
     now: Instant,
-    /// The requests that workers have: end, start and key, with what the queue needs to know.
+    /// The requests that workers have: end, start and key, and the values that the queue needs.
     served: Vec<(Instant, Duration, QueueKey, Option<Turn>, Serial)>,
     keys: BTreeMap<u64, (QueueKey, Duration, Instant)>,
     /// The requests that got a seat, in order: key, number, wait.
     begun: Vec<(QueueKey, u64, Duration)>,
-    /// Requests that gave way to others.
+    /// Requests that were displaced by others.
     displaced: Vec<QueueKey>,
 }
 
@@ -146,7 +146,7 @@ fn a_client_with_slow_requests_gets_no_more_seat_time() {
 fn a_client_that_holds_seats_comes_after_one_that_holds_none_but_is_not_forgotten() {
     let mut simulation = Simulation::new(2, 100);
     let (holder, other) = (key(0, 1), key(0, 2));
-    // One request that takes a seat of its own, and one that waits behind it.
+    // One request that takes a seat at once, and one that waits behind it.
     simulation.ask(key(0, 9), 10 * MS);
     simulation.ask(key(0, 9), 5 * MS);
     simulation.ask(holder, 3_600_000 * MS);
@@ -157,7 +157,7 @@ fn a_client_that_holds_seats_comes_after_one_that_holds_none_but_is_not_forgotte
     simulation.steps(22);
     let order: Vec<u64> = simulation.begun[2..]
         .iter()
-        .map(|(key, ..)| if let Client::Address(number) = key.client { number } else { 0 })
+        .map(|(key, ..)| if let QueueClient::Address(number) = key.client { number } else { 0 })
         .collect();
     let second = order.iter().skip(1).position(|&number| number == 1).expect("it is served") + 1;
     assert!((5..=14).contains(&second), "{order:?}");
@@ -240,10 +240,10 @@ fn the_last_lane_gives_way_to_all_others() {
 
 #[test]
 fn the_predicted_wait_is_that_of_the_client() {
-    let mut line = Line::default();
+    let mut line = FairQueue::default();
     let now = Instant::now();
     let mut number = 0;
-    let mut push = |line: &mut Line, key| {
+    let mut push = |line: &mut FairQueue, key| {
         number += 1;
         line.push(Ticket { number, thread: 0, slot: 0, pool: PoolIndex::DEFAULT, place: NONE }, now, key);
     };
@@ -298,8 +298,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// Whatever happens, each request is served, cancelled, displaced or expires once; those of a client are
-    /// served in order; and no seat is free while a request waits.
+    /// Whatever happens, each request is served, cancelled, displaced or expires once; the requests of a
+    /// client are served in order; and no seat is free while a request waits.
     #[test]
     fn no_request_is_lost_or_served_twice(steps in proptest::collection::vec(happens(), 1..200), seats in 1u32..4, max in 1usize..40) {
         let mut now = Instant::now();
@@ -395,7 +395,8 @@ proptest! {
         prop_assert!(turns.values().sum::<u32>() <= others.len() as u32, "{:?}", turns);
     }
 
-    /// With one client it is a queue in order of arrival, whatever it was before and whatever the times.
+    /// With one client, requests are served in order of arrival, whatever happened before and whatever the
+    /// times.
     #[test]
     fn one_client_is_served_in_order(steps in proptest::collection::vec((any::<bool>(), 1u64..50), 1..300), seats in 1u32..4) {
         let mut simulation = Simulation::new(seats, 1_000);
@@ -438,14 +439,14 @@ proptest! {
 }
 
 proptest! {
-    /// A request that may wait behind all others is not looked at more closely (`Dispatch::too_long`).
+    /// A request that may wait behind all others is not examined further (`Dispatch::too_long`).
     #[test]
     fn no_request_has_more_before_it_than_wait(
         all in proptest::collection::vec((0u8..3, 0u64..6), 0..200),
         class in 0u8..3,
         client in 0u64..7,
     ) {
-        let mut line = Line::default();
+        let mut line = FairQueue::default();
         line.set_classes(&shares(&[2, 1, 0]));
         for (number, &(class, client)) in all.iter().enumerate() {
             let ticket = Ticket { number: number as u64, thread: 0, slot: 0, pool: PoolIndex::DEFAULT, place: NONE };

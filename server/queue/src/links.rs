@@ -1,7 +1,7 @@
 //! Doubly linked lists through the items of a slab: an item leaves a list, wherever it is, in constant time and
 //! without an allocation.
 //!
-//! Contract: the links number `L` of an item belong to one [`List`] with this number at a time.
+//! Contract: the links with number `L` of an item belong to one [`List`] with this number at a time.
 
 use slab::Slab;
 

@@ -20,7 +20,7 @@ pub struct Load {
     pub waits: Waits,
     /// The time in the app of the requests whose waits for the GVL were measured, in microseconds.
     pub app_us: u64,
-    /// The time that those requests waited for the GVL, in microseconds.
+    /// The GVL waits of those requests, in microseconds.
     pub gvl_us: u64,
     /// The number of those requests.
     pub measured: u32,

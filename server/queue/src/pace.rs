@@ -31,7 +31,7 @@ impl Pace {
         let us = app.as_secs_f64() * 1e6;
         self.mean_us = if self.noted.is_none() { us } else { self.mean_us + (us - self.mean_us) / 16.0 };
         if us >= SLOW_US || self.slowest_us > 0.0 {
-            // It only falls with time, so a slower one needs no comparison.
+            // The rate only falls with time, so a slower request needs no comparison.
             self.slowest_us = if us >= self.slowest_us { us } else { self.slowest(now).max(us) };
         }
         self.noted = Some(now);

@@ -2,7 +2,7 @@
 //!
 //! Contract: a path is compared byte by byte as it appears in the request, which is also the app's PATH_INFO.
 //! Nothing is decoded, and slashes are not merged. So `/%65vents` and `//events` differ from `/events`, as
-//! they do for an app that looks at PATH_INFO.
+//! for an app that uses PATH_INFO.
 
 /// Returns the length of the longest prefix that equals the path or a part of it that ends before a slash.
 /// Prefixes have no slash at their end; the root is empty.

@@ -12,15 +12,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Pools(Box<[Mutex<Dispatch>]>);
 
 impl Pools {
-    /// Creates pools with these queues. The first is that of [`PoolIndex::DEFAULT`].
+    /// Creates pools with these queues. The first queue is that of [`PoolIndex::DEFAULT`].
     pub fn new(queues: impl IntoIterator<Item = Dispatch>) -> Pools {
         let numbered = (0..).zip(queues);
         Pools(numbered.map(|(index, queue)| Mutex::new(queue.of_pool(PoolIndex(index)))).collect())
     }
 
-    /// Returns the pool for a request with this path, which is the app's PATH_INFO: the one with the longest
-    /// prefix of it among its `paths`, otherwise the default. `paths` begins with those of the second pool; the
-    /// default has none.
+    /// Returns the pool for a request with this path, which is the app's PATH_INFO: the pool with the longest
+    /// matching prefix among its `paths`, otherwise the default. `paths` begins with the second pool; the
+    /// default pool has no paths.
     #[inline]
     pub fn choose<'a>(&self, path: &[u8], paths: impl IntoIterator<Item = &'a [String]>) -> PoolIndex {
         let others = self.indexes().skip(1).zip(paths);
@@ -50,7 +50,7 @@ impl Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::availability::Reason;
+    use crate::availability::PassReason;
     use crate::client::QueueKey;
     use crate::ticket::{Admission, Assignment, Serial};
     use proptest::prelude::*;
@@ -62,7 +62,7 @@ mod tests {
         assigned
     }
 
-    /// Ends a request that was slow, so that nothing is handed over in advance.
+    /// Finishes a slow request, so that no request is handed over in advance.
     fn finish(pools: &Pools, pool: PoolIndex, serial: Serial, now: Instant) -> Vec<Assignment> {
         let mut assigned = Vec::new();
         pools.of(pool).finished(serial, None, Some(Duration::from_millis(50)), now, &mut assigned);
@@ -124,8 +124,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under any sequence of events, a request gets a seat of a worker of its own pool or none, no worker
-        /// holds more requests than it has seats, and requests wait only while their pool has no free seat.
+        /// Under any sequence of events, a request gets a seat only in its own pool, no worker holds more
+        /// requests than it has seats, and requests wait only while their pool has no free seat.
         #[test]
         fn no_request_gets_a_seat_of_another_pool(steps in proptest::collection::vec(happens(), 1..300)) {
             let now = Instant::now();
@@ -149,11 +149,11 @@ mod tests {
                     Happens::Finishes => assigned = finish(&pools, index, serials[at], now),
                     Happens::Suspended => {
                         suspended[at] = true;
-                        pools.of(index).pass_over(serials[at], Reason::Suspended);
+                        pools.of(index).pass_over(serials[at], PassReason::Suspended);
                     }
                     Happens::Resumed => {
                         suspended[at] = false;
-                        pools.of(index).restore(serials[at], Reason::Suspended, now, &mut assigned);
+                        pools.of(index).restore(serials[at], PassReason::Suspended, now, &mut assigned);
                     }
                     Happens::Gone => {
                         pools.of(index).worker_gone(serials[at]);

@@ -5,14 +5,14 @@
 //! really has, whatever the seats wait for, and it needs no model. It can only be measured while requests
 //! wait; with a free seat, requests finish as fast as they arrive.
 //!
-//! A wrong refusal costs more than a wait that ends with the time-out, so there is no prediction in case of
-//! doubt:
+//! A wrong refusal costs more than a wait that ends with the time-out, so when in doubt, nothing is
+//! predicted:
 //! 1. Evidence is required: [`ENOUGH`] completions within [`SHORTEST`] or longer, all of them while requests
 //!    waited, and none older than [`OLDEST`]. A queue that has been empty for [`IDLE`] starts again without
 //!    evidence. If there is more evidence, more is used: the last [`USUAL`], or longer until there are
 //!    [`PLENTY`] completions.
-//! 2. The longest time without a completion is left out. One slow request or one pause says nothing about the
-//!    rate.
+//! 2. The longest time without a completion is left out, because one slow request or one pause does not show
+//!    the rate.
 //! 3. While no request finishes for unusually long, the rate is unknown.
 
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ impl Throughput {
         *self = Throughput::default();
     }
 
-    /// Returns how long a new request would wait behind `ahead` others, or `None` if that is unknown.
+    /// Returns how long a new request would wait behind `ahead` others; `None` if that is unknown.
     pub(crate) fn wait(&mut self, ahead: usize, now: Instant) -> Option<Duration> {
         self.account(now);
         let rate = self.pace? * f64::from(self.seats);
@@ -125,7 +125,7 @@ impl Throughput {
     }
 
     fn account(&mut self, now: Instant) {
-        // Several steps of a request have the same time, and that of its arrival may be older.
+        // Several steps of a request have the same time, and its arrival time may be older.
         if !self.waiting || self.until >= Some(now) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Tests refusals by prediction in a simulation of the real queue: admitted requests meet the limit, and none
-//! is refused without need.
+//! Tests refusals by prediction in a simulation of the real queue: admitted requests meet the limit, and no
+//! request is refused without need.
 
 use crate::{Admission, Assignment, Dispatch, QueueKey, Serial};
 use fastrand::Rng;
@@ -202,7 +202,7 @@ fn requests_of_two_kinds() {
         let mut simulation = Simulation::new(2, 2, 10_000, seed);
         simulation.load(100.0, 180, bimodal(0.05));
         assert_useful(&simulation, 60, 180, 40.0, 25);
-        // The same on one seat, 10 a second: it is unknown how many of the 200 requests in front are slow.
+        // The same on one seat, 10 a second: the number of slow requests among the 200 ahead is unknown.
         let mut simulation = Simulation::new(1, 1, 20_000, seed);
         simulation.load(30.0, 300, bimodal(0.05));
         assert_useful(&simulation, 120, 300, 10.0, 40);
@@ -285,10 +285,10 @@ fn more_seats_are_a_faster_queue() {
     simulation.until(5 * SECOND);
     let waiting = simulation.dispatch.waiting();
     assert!((290..310).contains(&waiting), "{waiting}");
-    // 300 requests at 20 a second: 15 s. With one worker less: 30 s.
+    // 300 requests at 20 a second: 15 s. With one worker fewer: 30 s.
     simulation.ask(MS);
     assert_eq!(simulation.refused.len(), 0);
-    simulation.dispatch.pass_over(1, crate::Reason::Suspended);
+    simulation.dispatch.pass_over(1, crate::PassReason::Suspended);
     let mut assigned = Vec::new();
     simulation.dispatch.put_back(1, &[], simulation.now(), &mut assigned);
     simulation.ask(MS);

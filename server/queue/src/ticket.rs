@@ -77,7 +77,7 @@ pub struct Assignment {
 /// A request that was taken back from a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct TakenBack {
-    /// The turn that it has used; `None` if it had not waited.
+    /// The turn that it used; `None` if it had not waited.
     pub turn: Option<Turn>,
     /// Its ticket, the time since which it has waited, and its key; `None` if its client no longer wants it.
     pub again: Option<(Ticket, Instant, QueueKey)>,
@@ -90,8 +90,8 @@ pub enum Admission {
     Go(Serial),
     /// The request waits. An [`Assignment`] follows, unless the request expires or gives way to another.
     Wait,
-    /// The request waits in the place of this one, which has to be refused: the queue was full, and this was the
-    /// newest request of a client that has many more.
+    /// The request replaces the request of this ticket, which must be refused: the queue was full, and that
+    /// was the newest request of a client that has many more.
     Displaces(Ticket),
     /// `max_queue` requests are waiting already.
     Full,

@@ -1,6 +1,6 @@
 //! The seats of one worker.
 
-use crate::availability::{Availability, Reason};
+use crate::availability::{Availability, PassReason};
 use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::ticket::Serial;
@@ -43,7 +43,7 @@ impl Worker {
 
     /// Returns whether the worker takes new requests, now or when it has finished its own.
     pub(crate) fn is_open(&self) -> bool {
-        !self.availability.has(Reason::Leaving)
+        !self.availability.has(PassReason::Leaving)
     }
 
     /// Returns the order in which workers get requests, the lowest first: with free seats, not computing, most
@@ -51,7 +51,7 @@ impl Worker {
     #[inline]
     pub(crate) fn rank(&self) -> (bool, bool, i64, u32, u32) {
         let over = i64::from(self.taken) - i64::from(self.seats);
-        (over >= 0, self.availability.has(Reason::Computing), over, self.tunnels, self.taken)
+        (over >= 0, self.availability.has(PassReason::Computing), over, self.tunnels, self.taken)
     }
 
     /// Takes a seat, or with `pace` one in advance. Returns false if there is none.

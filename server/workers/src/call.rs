@@ -25,24 +25,24 @@ pub(crate) struct Call {
     pub(crate) body: RefCell<CallBody>,
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
-    /// The client, as long as its exchange keeps it. A probe request has none.
+    /// The client, while its exchange exists. A probe request has no client.
     client: Option<Weak<dyn Client>>,
     asked: Cell<Instant>,
     pool: PoolIndex,
     state: Cell<CallState>,
-    /// The turn that it has used to get its seat; `None` if it has not waited.
+    /// The turn that it used to get its seat; `None` if it has not waited.
     turn: Cell<Option<Turn>>,
     /// The worker that the request was last sent to.
     serial: Cell<Serial>,
     /// When it was last sent, in microseconds of the monotonic clock.
     sent_us: Cell<u64>,
-    /// When it was given up because it took too long, in microseconds of the monotonic clock; `None` if it
-    /// was not.
+    /// When the server gave the request up because it took too long, in microseconds of the monotonic clock;
+    /// `None` if it did not.
     overdue_us: Cell<Option<u64>>,
     blamed: Cell<bool>,
     /// The extended deadline that the request has asked for, in microseconds of the monotonic clock.
     until_us: Cell<u64>,
-    /// Whether the client has not asked for more of a body that the app writes to a socket.
+    /// Whether the client has not yet asked for more of a body that the app writes to a socket.
     unread: Cell<bool>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) enum CallBody {
 pub(crate) enum CallState {
     New,
     Waiting(Ticket),
-    /// It had a seat, but other responses of its client hold their share of memory. It asks again for its
-    /// position.
+    /// The request had a seat, but other responses of its client hold their share of memory. It returns to
+    /// its position in the queue later.
     Postponed(Ticket),
     Sent {
         /// `None` for a probe request.
@@ -133,7 +133,7 @@ impl Call {
         self.turn.take()
     }
 
-    /// Returns whose turn it uses if it has to wait.
+    /// Returns the client whose turn the request uses if it has to wait.
     pub(crate) fn key(&self, clients: &Clients, settings: &Settings) -> QueueKey {
         let request = self.trace.request();
         request.map(|request| clients.key(&request, settings, self.pool.0.into())).unwrap_or_default()
@@ -229,8 +229,8 @@ impl Call {
         Some(read(&head))
     }
 
-    /// Returns whether the method is one of those safe methods (RFC 9110, 9.2.1; RFC 10008) that apps can be
-    /// expected to treat as safe.
+    /// Returns whether the method is a safe method (RFC 9110, 9.2.1; RFC 10008) that apps can be expected to
+    /// treat as safe.
     pub(crate) fn changes_nothing(&self) -> bool {
         self.with_head(|head| matches!(head.method, b"GET" | b"HEAD" | b"QUERY")).unwrap_or(false)
     }
@@ -241,8 +241,8 @@ impl Call {
         named.unwrap_or_else(|| "a request".to_owned())
     }
 
-    /// Returns the request for the record of a worker's death: it was `id` on link `link`, and `failed` tells
-    /// whether the worker's death made it fail.
+    /// Returns the request for the record of a worker's death: its `id` on link `link`, and whether the death
+    /// made it `failed`.
     pub(crate) fn served(&self, link: u16, id: u32, failed: bool) -> Option<Served> {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         self.with_head(|head| Served {
@@ -277,7 +277,7 @@ impl Call {
         self.sent_us.get()
     }
 
-    /// Records that the request is given up. Returns whether it had been before.
+    /// Marks the request as given up. Returns whether it was already.
     pub(crate) fn mark_overdue(&self, now_us: u64) -> bool {
         let before = self.overdue_us.get();
         self.overdue_us.set(before.or(Some(now_us)));
@@ -285,13 +285,13 @@ impl Call {
     }
 
     /// Returns how long the request has held its seat since it was given up, in microseconds; `None` if it
-    /// was not.
+    /// was not given up.
     pub(crate) fn overdue_for_us(&self, now_us: u64) -> Option<u64> {
         self.overdue_us.get().map(|since_us| now_us.saturating_sub(since_us))
     }
 
-    /// Returns true once if the worker is at fault: the request holds a seat, and it has no response except
-    /// the one for being overdue.
+    /// Returns true, once, if the worker is at fault: the request holds a seat, and its only response is the
+    /// error for being overdue.
     pub(crate) fn blames_worker(&self) -> bool {
         (self.overdue_us.get().is_some() || !self.reply.headed()) && !self.blamed.replace(true)
     }

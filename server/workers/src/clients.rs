@@ -12,18 +12,18 @@ mod crawlers;
 use handler::path::Path;
 use handler::{Request, address, cookies};
 use net::Subnet;
-use queue::{ClassIndex, ClassShare, Client, QueueKey};
+use queue::{ClassIndex, ClassShare, QueueClient, QueueKey};
 use settings::{Fair, NamedValue, QueueClass, Settings, TrustedProxies};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Tells clients apart. One for all threads, so that their hashes agree.
+/// Identifies clients. All threads share one, so that their hashes agree.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     secret: RandomState,
 }
 
 impl Clients {
-    /// Returns whose turn a request uses in pool number `pool`.
+    /// Returns the client whose turn a request uses in pool number `pool`.
     pub(crate) fn key(&self, request: &Request, settings: &Settings, pool: usize) -> QueueKey {
         let class = class(request, &settings.queue.classes);
         QueueKey {
@@ -32,14 +32,14 @@ impl Clients {
         }
     }
 
-    fn client(&self, request: &Request, fair: &Fair, trusted: &TrustedProxies) -> Client {
+    fn client(&self, request: &Request, fair: &Fair, trusted: &TrustedProxies) -> QueueClient {
         let by_address = || {
             let address = address::client(request, |peer| trusted.trusts(peer));
-            Client::Address(Subnet::of(address).bits())
+            QueueClient::Address(Subnet::of(address).bits())
         };
         let by = |kind, value: Option<&[u8]>| value.map_or_else(by_address, |value| self.hash(kind, value));
         match fair {
-            Fair::Off => Client::All,
+            Fair::Off => QueueClient::All,
             Fair::Address => by_address(),
             Fair::Header(name) => by(b'h', request.fields.get(name)),
             Fair::Cookie(name) => by(b'c', cookies(&request.fields, name).next()),
@@ -47,21 +47,21 @@ impl Clients {
         }
     }
 
-    fn hash(&self, kind: u8, value: &[u8]) -> Client {
+    fn hash(&self, kind: u8, value: &[u8]) -> QueueClient {
         let mut hasher = self.secret.build_hasher();
         hasher.write_u8(kind);
         hasher.write(value);
-        Client::Hash(hasher.finish())
+        QueueClient::Hash(hasher.finish())
     }
 }
 
-/// Describes a client for operators: its address, or the hash of what tells it apart.
-pub fn describe(client: Client) -> String {
+/// Describes a client for operators: its address, or the hash that identifies it.
+pub fn describe(client: QueueClient) -> String {
     match client {
-        Client::All => "all".to_owned(),
-        Client::Address(bits) if Subnet::from_bits(bits) == Subnet::default() => "unix".to_owned(),
-        Client::Address(bits) => Subnet::from_bits(bits).to_string(),
-        Client::Hash(hash) => format!("#{hash:016x}"),
+        QueueClient::All => "all".to_owned(),
+        QueueClient::Address(bits) if Subnet::from_bits(bits) == Subnet::default() => "unix".to_owned(),
+        QueueClient::Address(bits) => Subnet::from_bits(bits).to_string(),
+        QueueClient::Hash(hash) => format!("#{hash:016x}"),
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         request_from(Some(peer), "GET", path, fields)
     }
 
-    fn client(fair: &Fair, request: &Request) -> Client {
+    fn client(fair: &Fair, request: &Request) -> QueueClient {
         let networks = vec!["10.0.0.0/8".parse().unwrap()];
         let clients = Clients::default();
         let trusted = TrustedProxies { networks, unix: true };
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(shown("10.0.0.1", &forwarded), "192.0.2.7");
         assert_eq!(shown("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(shown("2001:db8:1:2:3::4", &[]), "2001:db8:1:2::/64");
-        assert_eq!(client(&Fair::Off, &request("/", "192.0.2.1", &[])), Client::All);
+        assert_eq!(client(&Fair::Off, &request("/", "192.0.2.1", &[])), QueueClient::All);
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client sends, it counts for something.
+        /// Any fields of a request give a key.
         #[test]
         fn any_field_is_read(cookie: Vec<u8>, agent: Vec<u8>, forwarded: Vec<u8>) {
             let mut request = request("/", "10.0.0.1", &[]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The longest time without requests.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// The workers that wait for a collection, and the one that is collecting.
+/// The workers due for a collection, and the worker that is collecting.
 #[derive(Debug, Default)]
 pub struct Collections {
     due: Vec<Serial>,

@@ -22,8 +22,8 @@ use wire::traces::Trace;
 pub const KEPT: usize = 256;
 /// The largest number of requests in a record or log line. A worker may have as many as it has threads.
 const SHOWN: usize = 10;
-/// The largest number of backtrace lines in a record, and the length of the longest. All records together fit
-/// into one response of the control server.
+/// The most backtrace lines in a record, and the longest line. All records together fit into one response of
+/// the control server.
 const LINES: usize = 20;
 const LONGEST_LINE: usize = 200;
 /// The longest path that is shown, in characters.
@@ -77,7 +77,7 @@ pub struct WorkerExit {
     pub forked: Instant,
     /// Whether it was sent KILL.
     pub killed: bool,
-    /// Its exit status; `None` if no template was left to report it and it is not known from elsewhere.
+    /// The exit status; `None` if no template was left to report it and no other source had it.
     pub status: Option<ExitStatus>,
     /// Peak memory in KiB.
     pub peak_kib: u64,
@@ -89,7 +89,7 @@ pub struct WorkerExit {
 /// Why a worker exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It was told to exit.
+    /// The front ordered it to exit.
     Ordered,
     Crashed,
     /// A request was stuck in it.
@@ -105,7 +105,7 @@ pub enum Cause {
 /// The facts about a worker's end.
 pub(crate) struct DeathFacts<'a> {
     pub(crate) exit: &'a WorkerExit,
-    /// Why the worker was told to finish or was killed, if its limits were the reason.
+    /// Why the worker was stopped or killed, if its limits were the reason.
     pub(crate) recycled: Option<(DeathCause, &'a str)>,
     pub(crate) requests: u64,
     pub(crate) memory: Memory,
@@ -118,8 +118,8 @@ pub(crate) struct DeathFacts<'a> {
     pub(crate) noticed: Instant,
 }
 
-/// Returns whether a worker that was told to exit did just that. If its template ended first (a reload in
-/// place), the exit code is unknown, and closed links are the only sign.
+/// Returns whether the worker exited as ordered. If its template ended first (a reload in place), the exit
+/// code is unknown, and closed links are the only sign.
 pub(crate) fn finished(exit: &WorkerExit) -> bool {
     exit.cause == Cause::Ordered && !exit.killed && matches!(exit.status, None | Some(ExitStatus::Exit(0)))
 }
@@ -306,7 +306,7 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats a duration, a short one with a decimal: `0.3 s`, `12 s`, `3 h 20 min`.
+/// Formats a duration, with a decimal if it is short: `0.3 s`, `12 s`, `3 h 20 min`.
 pub(crate) fn span(time: Duration) -> String {
     if time.as_secs() < 10 { format!("{:.1} s", time.as_secs_f64()) } else { text::people::span(time) }
 }

@@ -1,7 +1,7 @@
 //! A request in flight, as `GET /requests` and the record of a worker's death show it.
 //!
-//! Nothing is recorded for them while requests are served. Front threads keep the REQUEST frame of each
-//! request anyway, in case the worker dies before it has started, and describe the request from that frame.
+//! Nothing is recorded for this purpose while requests are served. Front threads keep the REQUEST frame of
+//! each request anyway, in case the worker dies before starting it; the description is made from that frame.
 
 use crate::os;
 use queue::Serial;
@@ -25,7 +25,7 @@ pub struct InFlight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     pub serial: Serial,
-    /// The number of the link, which is that of the front thread.
+    /// The number of the link, which is the number of the front thread.
     pub link: u16,
     /// The id of the request on that link.
     pub id: u32,

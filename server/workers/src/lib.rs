@@ -1,20 +1,21 @@
 //! Serves Rack apps: carries requests to workers, and manages the worker processes.
 //!
-//! The life of a request, in the order of the files: [`rack`] encodes it; `local/submit.rs` asks the [`queue`]
-//! of its pool for a seat, and keeps it while it waits (for its turn: [`clients`]; during a [`pause`] before that); `link/outgoing.rs` sends it to the worker;
-//! `link/incoming.rs` puts the response into a [`reply`]; bytes that the client has not read yet wait in
-//! [`spool`]; [`local::Local`] gives the seat back. `local/take_back.rs` and `local/overdue.rs` are the ways
-//! that end otherwise.
+//! The life of a request, in the order of the files: [`rack`] encodes it. `local/submit.rs` asks the
+//! [`queue`] of its pool for a seat and keeps the request while it waits ([`clients`] decides its turn;
+//! during a [`pause`] it waits before that). `link/outgoing.rs` sends it to the worker. `link/incoming.rs`
+//! puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`].
+//! [`local::Local`] frees the seat. `local/take_back.rs` and `local/overdue.rs` handle requests that end
+//! otherwise.
 //!
 //! The management of processes: the [`reconciler`] decides (pure), with [`room`], [`verdict`], [`progress`]
-//! and [`services`]; [`supervisor`] carries its acts out, [`spawner`] starts processes, and [`os`]
-//! contains every system call that [`sys`] does not.
+//! and [`services`]; [`supervisor`] carries out its acts; [`spawner`] starts processes; and [`os`] contains
+//! every system call that [`sys`] does not.
 //!
 //! Contract:
 //! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
 //!    never will, because it died or the request was withdrawn from it.
-//! 2. Requests that wait take turns by client ([`clients`]), and those of a client are served in order of arrival. A
-//!    request that is moved to another worker keeps its position among them.
+//! 2. Queued requests take turns by client ([`clients`]), and the requests of a client are served in order of
+//!    arrival. A request that is moved to another worker keeps its position.
 //! 3. A worker that dies, stalls or leaks does not take the front down.
 #![forbid(unsafe_code)]
 

@@ -62,7 +62,7 @@ impl Memory {
         self.pss.map(|last| last.pss.saturating_add(grown(last)))
     }
 
-    /// Returns whether PSS should be measured, given that more than `limit` bytes have consequences.
+    /// Returns whether PSS should be measured, if a PSS above `limit` bytes has consequences.
     pub(crate) fn is_due(&self, limit: Option<u64>, now: Instant) -> bool {
         let Some(rss) = self.rss else { return false };
         let Some(last) = self.pss else { return true };

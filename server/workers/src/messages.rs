@@ -19,19 +19,18 @@ pub(crate) enum ThreadMessage {
     Assigned(Assignment),
     /// A request of this thread has waited too long and was removed from the queue.
     Expired(Ticket),
-    /// A request of this thread was removed from the full queue in favour of another client's.
+    /// The full queue dropped a request of this thread for another client's request.
     Displaced(Ticket),
-    /// The link to a worker that is about to be forked or has connected.
+    /// The link to a worker that will be forked or has connected.
     Link(NewLink),
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
     /// A worker leaves a template behind when it has finished, and gets this end of the template's socket.
     /// [`ThreadMessage::Drain`] follows.
     Promote { serial: Serial, socket: UnixStream },
-    /// Tell a worker that gets no requests to collect garbage.
+    /// Make an idle worker, which gets no requests, collect garbage.
     Collect(Serial),
-    /// A worker is dead. `taken`: the number of requests of each link that it had taken up, by
-    /// the number of the link.
+    /// A worker is dead. `taken`: for each link, by its number, how many requests the worker had taken up.
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// A worker makes no progress: take back the requests that it has not started.
     Withdraw(Serial),
@@ -41,7 +40,8 @@ pub(crate) enum ThreadMessage {
     Overdue { serial: Serial, id: u32 },
     /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.
     OverdueSince { serial: Serial, timeout: Duration },
-    /// Requests wait for seats of this pool: end up to `count` responses whose clients do not read and for whose clients the app waits.
+    /// Requests wait for seats of this pool: end up to `count` responses for which the app waits although
+    /// their clients do not read.
     FreeSeats { pool: PoolIndex, count: usize },
     /// No worker can be started: fail the queued requests.
     Hopeless,
@@ -88,7 +88,7 @@ pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
 pub(crate) enum SupervisorMessage {
     /// A worker can take requests.
     Ready { serial: Serial, seats: u32 },
-    /// A worker was told to stop by a signal.
+    /// A signal told the worker to stop.
     Stopping(Serial),
     /// A full garbage collection is due in a worker.
     Due(Serial),
@@ -100,7 +100,7 @@ pub(crate) enum SupervisorMessage {
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.
     Stuck { serial: Serial, request: String },
-    /// The number of the worker's fibers that still run requests of a front thread that were given up.
+    /// The number of the worker's fibers that still run a front thread's given-up requests.
     Kept { serial: Serial, thread: u16, count: usize },
     /// The status of the response to a probe, or the reason why there is none.
     Probed { serial: Serial, result: Result<u16, String> },
@@ -116,8 +116,8 @@ pub(crate) enum SupervisorMessage {
     TemplatesMeasured(u64),
     /// The memory figures for a reload.
     Weighed(Figures),
-    /// A front thread has cleaned up after a worker's death. `served` are the requests that the worker had
-    /// taken up.
+    /// A front thread has cleaned up after a worker's death. `served`: the requests that the worker had taken
+    /// up.
     Cleared { serial: Serial, served: Vec<Served> },
 }
 

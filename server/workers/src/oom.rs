@@ -24,7 +24,7 @@ pub(crate) struct OomKills {
 /// The counter at one death.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OomCount {
-    /// The counts that earlier deaths explain; `None` if the kernel does not count.
+    /// The counts that earlier deaths explain; `None` if the kernel has no such counter.
     pub(crate) before: Option<u64>,
     /// The counter now.
     pub(crate) after: Option<u64>,
@@ -43,7 +43,7 @@ impl OomKills {
         OomKills { counted, explained: counted.unwrap_or(0), since: now }
     }
 
-    /// Updates the counter. Called at intervals, so that old counts are not taken for new ones.
+    /// Updates the counter. Called at intervals, so that an old count is not taken for a new one.
     pub(crate) fn read(&mut self, counted: Option<u64>, now: Instant) {
         if counted > self.counted {
             self.since = now;

@@ -36,8 +36,8 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// A descriptor that arrived with a message, or the news that the system dropped it because this process has
-/// too many.
+/// A descriptor that arrived with a message, or the report that the system dropped it because this process
+/// has too many.
 pub(crate) type Passed = Result<OwnedFd, Dropped>;
 
 /// The system dropped a descriptor, because the process has too many.

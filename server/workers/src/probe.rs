@@ -1,5 +1,5 @@
-//! Sends the probe requests of the server itself to a worker on trial. They have no position in the queue and
-//! are never sent to another worker.
+//! Sends the server's own probe requests to a worker on trial. They have no position in the queue and are
+//! never sent to another worker.
 
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
@@ -45,8 +45,8 @@ impl Local {
     }
 }
 
-/// Creates a GET request for `target` that appears to come from this machine. Its pool is that of the worker
-/// on trial, whatever its path is.
+/// Creates a GET request for `target` that appears to come from this machine. It belongs to the pool of the
+/// worker on trial, whatever its path is.
 fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),

@@ -70,7 +70,7 @@ impl Process {
         }))
     }
 
-    /// Returns whether the handle can only refer to this process or to none.
+    /// Returns whether the handle cannot refer to another process.
     pub(crate) fn is_exact(&self) -> bool {
         !matches!(*self.0, ProcessRef::ByNumber(_))
     }

@@ -42,7 +42,7 @@ pub struct Observation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     None,
-    /// Give the worker no more requests, and withdraw those that it has not started.
+    /// Give the worker no more requests, and withdraw its unstarted ones.
     Suspend {
         /// Whether one of its threads was idle.
         idle_thread: bool,
@@ -56,7 +56,7 @@ pub enum Decision {
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     work: u64,
-    /// When it last made progress, or had nothing to take up.
+    /// When it last made progress, or had no request to take up.
     since: Instant,
     /// When it last made progress, or had no request.
     worked: Instant,

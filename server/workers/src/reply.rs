@@ -20,7 +20,7 @@ pub(crate) enum ReplyEvent {
     /// The head of the response, and the body bytes that arrived with it.
     Head(ReplyHead),
     /// The request was not sent, because the responses on its connection hold their share of memory. The
-    /// handler submits it again when it has its turn.
+    /// handler submits it again on its turn.
     Postponed,
     /// The app took the connection over; contains the app's end.
     Hijacked(OwnedFd),
@@ -46,8 +46,8 @@ pub(crate) enum Next {
     Offer(u64),
 }
 
-/// The state of body bytes that the worker has offered to write itself. While it waits, the worker sends
-/// nothing else.
+/// The state of body bytes that the worker has offered to write itself. While the offer is open, the worker
+/// sends nothing else.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Loan {
     #[default]
@@ -112,7 +112,7 @@ impl Reply {
         if self.is_unwanted() {
             return;
         }
-        // Creating it may make another response give up its file.
+        // The creation may make another response give up its file.
         let region = region();
         if region.len > 0 {
             self.inner.borrow_mut().backlog.push_file(region);
@@ -120,9 +120,9 @@ impl Reply {
         self.wake();
     }
 
-    /// Takes the worker's offer of the next `len` bytes. Returns whether it is kept, which is only the case
-    /// while the head has not been taken. Later, the reader may be waiting for the client to make room, and
-    /// no worker should wait for a client.
+    /// Takes the worker's offer of the next `len` bytes. Returns whether the offer is accepted, which
+    /// requires that the head has not been taken yet. Later, the reader may be waiting for the client to make
+    /// room, and no worker should wait for a client.
     pub(crate) fn on_offer(&self, len: u64) -> bool {
         let mut inner = self.inner.borrow_mut();
         let head_waits = inner.events.iter().any(|event| matches!(event, ReplyEvent::Head(_)));

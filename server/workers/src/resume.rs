@@ -1,9 +1,9 @@
-//! Ends pauses when their time is over, and passes the requests that have waited on to the queues.
+//! Ends pauses when their time is over, and passes the waiting requests to the queues.
 //!
 //! Contract:
-//! 1. A queue gets requests only as long as few wait in it: twice as many as it has seats, or [`LEAST_AHEAD`]. So the app has work, and the
-//!    queue's limits are not met.
-//! 2. Meanwhile no worker gets requests in advance, so that they start in order of arrival.
+//! 1. A queue gets requests only while few wait in it: twice as many as it has seats, or [`LEAST_AHEAD`]. So
+//!    the app stays busy, and the limits of the queue are not exceeded.
+//! 2. In this phase no worker gets requests in advance, so that they start in order of arrival.
 //! 3. A request does not wait for room for longer than the time-out of the queue: see [`crate::Pause`].
 
 use crate::pause::{Pause, PausePhase};
@@ -17,8 +17,9 @@ const TICK: Duration = Duration::from_millis(2);
 /// The least number of requests of a pool that may wait for a seat during the release.
 const LEAST_AHEAD: usize = 16;
 
-/// Follows the pause of `shared`, as long as the server runs. A request waits for its release at most for `patience` once others pass it; `over`
-/// is called when a pause ends by itself, with the number of requests that have waited.
+/// Follows the pause of `shared`, as long as the server runs. A request waits for its release for at most
+/// `patience` once others pass it. `over` is called when a pause ends by itself, with the number of waiting
+/// requests.
 pub async fn follow(shared: &Shared, patience: impl Fn() -> Duration, over: impl Fn(usize)) {
     let pause = shared.pause();
     loop {
@@ -39,7 +40,7 @@ pub async fn follow(shared: &Shared, patience: impl Fn() -> Duration, over: impl
                 let mut arrived = pin!(pause.arrived());
                 arrived.as_mut().enable();
                 release(shared, pause, patience());
-                // The queue says nothing when it has room, so this asks.
+                // The queue does not signal free room, so poll it.
                 let _ = timeout(TICK, arrived).await;
             }
             _ => changed.await,

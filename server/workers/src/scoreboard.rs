@@ -1,4 +1,4 @@
-//! The scoreboard: memory that each worker writes its state to, in a slot of its own, and the front reads.
+//! The scoreboard: memory in which each worker writes its state to its own slot, for the front to read.
 //!
 //! Its format is [`wire::scoreboard`]'s. The memory is a file, so that it can be passed to workers.
 
@@ -36,8 +36,8 @@ impl Scoreboard {
     }
 
     /// Withdraws the first `count` requests of a link from the worker in slot `index`, except those that it
-    /// has taken up. Returns the number taken up, or `None` if the worker is taking some up right now; it
-    /// then returns the others itself (`RETURNED`).
+    /// has taken up. Returns the number taken up, or `None` if the worker is taking some up right now; then
+    /// the worker itself returns the others (`RETURNED`).
     pub(crate) fn withdraw(&self, index: usize, link: u16, count: u64) -> io::Result<Option<u64>> {
         let link = usize::from(link);
         self.write(index, withdrawn_at(link), &count.to_le_bytes())?;

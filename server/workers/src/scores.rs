@@ -54,7 +54,7 @@ impl Scores {
         let worker = &*self.worker;
         let mut state = worker.state();
         worker.put(scoreboard::link_at(self.link.into()), count);
-        // A worker is sent no more requests than it has threads.
+        // A worker gets no more requests than it has threads.
         let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
         let serving = Serving { link: self.link.into(), id };
         state.threads[thread] = Some(serving);

@@ -1,11 +1,11 @@
-//! Decides when a service that has ended is started again.
+//! Decides when to restart a service that has ended.
 //!
-//! Why: a service that fails at once must not use up the machine by failing all day, and one that has run for
-//! hours must not wait because of yesterday's failures.
+//! Why: a service that fails at once must not use up the machine by failing all day, and a service that has
+//! run for hours must not wait because of yesterday's failures.
 //!
 //! Contract:
-//! 1. Pure: takes how a service ended and how long it lived, and returns the time until the next start.
-//! 2. The wait begins with [`FIRST`], doubles with each end and never exceeds [`LONGEST`]. After a life of
+//! 1. Pure: takes how a service ended and how long it ran, and returns the time until the next start.
+//! 2. The wait begins with [`FIRST`], doubles with each end and never exceeds [`LONGEST`]. After a run of
 //!    [`STEADY`], it begins with [`FIRST`] again.
 
 use settings::Restart;
@@ -24,8 +24,8 @@ pub struct RestartSchedule {
 }
 
 impl RestartSchedule {
-    /// Returns the time until the next start of a service that has ended after `lived`; `well` if it exited
-    /// with code 0. `None`: it is not started again.
+    /// Returns the time until the next start of a service that ended after `lived`; `well` if it exited with
+    /// code 0. `None`: the service is not started again.
     pub fn ended(&mut self, policy: Restart, well: bool, lived: Duration) -> Option<Duration> {
         let again = match policy {
             Restart::Always => true,

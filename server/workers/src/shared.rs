@@ -7,7 +7,7 @@ use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
 use crate::pause::Pause;
 use crate::scoreboard::Scoreboard;
-use queue::{Assignment, Dispatch, PoolIndex, Pools, Reason, Serial};
+use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
 use settings::Settings;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -38,11 +38,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Creates the state of these pools, each with its queue and the seats of a worker, for `slots` workers in
-    /// all and so many front threads.
+    /// Creates the state of these pools, each with its queue and the seats of a worker, for `slots` workers
+    /// in total and the given number of front threads.
     ///
     /// # Errors
-    /// There is no memory for the scoreboard.
+    /// Memory for the scoreboard is not available.
     pub(crate) fn new(
         pools: Vec<(Dispatch, Seats)>,
         slots: usize,
@@ -105,13 +105,13 @@ impl Shared {
     }
 
     /// Sends requests again to a worker that was passed over for this reason; see [`Dispatch::restore`].
-    pub(crate) fn restore(&self, pool: PoolIndex, serial: Serial, reason: Reason, now: Instant) {
+    pub(crate) fn restore(&self, pool: PoolIndex, serial: Serial, reason: PassReason, now: Instant) {
         let mut assigned = Vec::new();
         self.dispatch(pool).restore(serial, reason, now, &mut assigned);
         self.deliver(&assigned);
     }
 
-    /// Returns what tells the clients of waiting requests apart.
+    /// Returns the part that identifies the clients of waiting requests.
     pub(crate) fn clients(&self) -> &Clients {
         &self.clients
     }

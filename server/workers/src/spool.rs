@@ -9,7 +9,7 @@
 //!    worker continue only while there is room, so an endless response waits for its reader.
 //! 3. Waiting bytes are counted ([`handler::held`]). If a connection already holds its share of memory, its
 //!    responses go to the file at once. The bytes in all files of a connection together count against `file`.
-//! 4. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window,
+//! 4. A file that cannot be written (a full disk) counts as full: up to a window of bytes stays in memory
 //!    until the client takes them.
 
 use bytes::Bytes;
@@ -89,7 +89,7 @@ impl Backlog {
         self.count();
     }
 
-    /// Counts the bytes in memory that no hold counts.
+    /// Counts the bytes in memory that no hold covers.
     fn reserve(&mut self) {
         let own = if self.held.is_some() { 0 } else { self.in_memory as u64 };
         memory::change(MemoryClass::Responses, std::mem::replace(&mut self.reserved, own), own);
@@ -125,7 +125,7 @@ impl Backlog {
         };
         file.write_all_at(bytes, self.end)?;
         if let Some(hold) = file.hold() {
-            // The space of bytes that were taken out is not reused.
+            // The space of removed bytes is not reused.
             hold.set(Amount { disk: self.end + bytes.len() as u64, ..Amount::FILE });
         }
         let len = bytes.len() as u64;
@@ -203,7 +203,7 @@ impl Backlog {
         self.pieces.len()
     }
 
-    /// Drops all pieces, because there is no reader any more.
+    /// Drops all pieces, because the reader has gone.
     pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
     }

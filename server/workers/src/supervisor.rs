@@ -38,7 +38,7 @@ use history::History;
 use jobs::Jobs;
 use meter::Meter;
 pub use orders::{AppFacts, BootError, Command, Notice, Options, Processes, Refresh, ReloadStep, Steps};
-use queue::{Dispatch, PoolIndex, Reason, Serial};
+use queue::{Dispatch, PassReason, PoolIndex, Serial};
 use releases::Releases;
 use settings::Settings;
 use sizing::Sampler;

@@ -1,4 +1,4 @@
-//! Tests the supervisor's decisions, with programs that do nothing as templates.
+//! Tests the supervisor's decisions, with templates that do nothing.
 
 use super::*;
 use crate::process::ExitStatus;

@@ -1,5 +1,5 @@
-//! Connections that an app has taken over (hijacks, WebSockets, streaming bodies): connects the app's socket
-//! with the client and counts it for its worker.
+//! Connects the client with the socket of a connection that an app has taken over (hijacks, WebSockets,
+//! streaming bodies), and counts it for its worker.
 //!
 //! Why: such connections hold no seat but cost their worker time, so new ones should go to workers that have
 //! few ([`queue::Dispatch`]). WebSockets of a worker that is leaving are closed here with status 1012
@@ -165,9 +165,9 @@ impl TunnelEnd for AppEnd {
     }
 }
 
-/// A response body that the app writes to its own socket (partial hijack, streaming bodies). If it is dropped
-/// before its end, the client has gone. The worker is then told, because an app that waits for something else
-/// would notice only at its next write.
+/// A response body that the app writes to its own socket (partial hijack, streaming bodies). Dropping it
+/// before its end means that the client has gone. The worker then gets a message, because an app that waits
+/// for something else would notice only at its next write.
 pub(crate) struct SocketBody {
     first: bytes::Bytes,
     socket: UnixStream,

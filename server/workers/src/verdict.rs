@@ -1,11 +1,12 @@
-//! Judges whether new code performs as well as the old, by what both have served over the same time. Pure.
+//! Judges whether new code performs as well as the old, by the requests that both served in the same time.
+//! Pure.
 //!
 //! Contract:
-//! 1. Only results that are worse than those of the old code count against the new: an app that has always
-//!    failed can be reloaded.
+//! 1. Only results worse than those of the old code count against the new code: an app that has always failed
+//!    can be reloaded.
 //! 2. Far more memory than the old code's workers use also counts as worse.
 //! 3. There is no verdict before [`ENOUGH`] requests or the end of the trial, because the first requests with
-//!    cold caches say little.
+//!    cold caches prove little.
 
 use queue::Tally;
 use std::time::Duration;

@@ -2,12 +2,15 @@
 //!
 //! Contract:
 //! 1. A small body that is known at once travels in the RESPONSE frame; a large one goes straight from the
-//!    app's memory to the client if the front agrees ([`loan`]). The part that the client does not take at once is buffered in memory up
-//!    to `response_memory` or in a file up to `response_spool`; a larger body goes in BODY frames at the client's pace.
+//!    app's memory to the client if the front agrees ([`loan`]). The part that the client does not take at
+//!    once is buffered in memory up to `response_memory` or in a file up to `response_spool`; a larger body
+//!    goes in BODY frames at the client's pace.
 //! 2. A chunk that `each` yields is sent at once, because the next chunk may take long. But the chunks of a
-//!    response with a known length, or of a body that responds to `to_ary`, are gathered, because it will probably end soon. Rails' streams
-//!    respond to `to_ary`, too: the watchdog sends the gathered chunks when the next one does not come at once.
-//! 3. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError when that has ended ([`Writer`]).
+//!    response with a known length, or of a body that responds to `to_ary`, are gathered, because it will
+//!    probably end soon. Rails' streams respond to `to_ary`, too: the watchdog sends the gathered chunks when
+//!    the next one does not come at once.
+//! 3. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError
+//!    when that has ended ([`Writer`]).
 
 use crate::chunks::{PIECE, must_be_string, push_large, push_parts, room, spool};
 use crate::names::names;
@@ -228,14 +231,16 @@ fn gather(gvl: &mut Gvl, writer: Writer, part: Value) -> bool {
 
 /// Makes a socket pair, sends RESPONSE with STREAM, and gives `callable` the worker's end. May raise.
 ///
-/// An unread byte stays in the worker's end until `Firebrick::StreamSocket#close` takes it out. If that end is closed in any other way (the
-/// callable has raised, the process has died, the app never closed it), the system resets the connection to the front, and the front cuts the
-/// response off. An upgraded connection has no such byte: its response has no end that could look complete, and its incoming bytes are the client's.
+/// An unread byte stays in the worker's end until `Firebrick::StreamSocket#close` takes it out. If that end
+/// is closed in any other way (the callable has raised, the process has died, the app never closed it), the
+/// system resets the connection to the front, and the front cuts the response off. An upgraded connection has
+/// no such byte: its response has no end that could look complete, and its incoming bytes are the client's.
 fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, callable: Value) {
     let ours = match pair() {
         Ok((ours, theirs)) => {
             if status != 101 {
-                // Only an upgrade passes on bytes from the client; in other streams the app reads the end of the stream.
+                // Only an upgrade passes on bytes from the client; in other streams the app reads the end of
+                // the stream.
                 let marked = os::send(theirs, UNCLOSED, None);
                 os::stop_writing(theirs);
                 if let Err(error) = marked {

@@ -80,7 +80,8 @@ pub(crate) fn push_large(gvl: &mut Gvl, writer: Writer, part: Value) {
     part.keep();
 }
 
-/// Returns the number of bytes that the next BODY frame may have; waits until there are some. May raise, also when the body has ended.
+/// Returns the number of bytes that the next BODY frame may have; waits until there are some. May raise, also
+/// when the body has ended.
 pub(crate) fn room(gvl: &mut Gvl, writer: Writer) -> usize {
     waiting::must_be_open(gvl, writer);
     if writer.task.window.get() <= 0 {

@@ -1,8 +1,8 @@
 //! Full garbage collections between requests. When a collection is due, the worker reports it to the front,
 //! and collects on the front's order; the front sends no requests during that time (docs/internals/wire.md).
 //!
-//! Ruby code decides when a collection is due (`worker/lib/firebrick/worker/out_of_band_gc.rb`). The decision depends on the state after the last
-//! collection, so that code is called only when there has been one since.
+//! Ruby code decides when a collection is due (`worker/lib/firebrick/worker/out_of_band_gc.rb`). The decision
+//! depends on the state after the last collection, so that code is called only when there has been one since.
 
 use crate::links::{end, report};
 use crate::names::names;

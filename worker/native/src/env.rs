@@ -1,8 +1,8 @@
 //! Builds the Rack env of a request.
 //!
-//! Each thread has a template: a Hash with everything that is the same in most of its requests. An env is a copy of
-//! it, in which the differing variables are set. Values that change seldom (peer, name and port of the server, method, scheme, version) are
-//! changed in the template when they do.
+//! Each thread has a template: a Hash with everything that is the same in most of its requests. An env is a
+//! copy of it, in which the differing variables are set. Values that change seldom (peer, name and port of
+//! the server, method, scheme, version) are changed in the template when they do.
 
 use crate::names::{method, names};
 use crate::raw::gvl::Gvl;
@@ -117,8 +117,8 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     }
 }
 
-/// Adds `rack.hijack` to the template, or removes it: a request that shares its connection with others has no connection to hand
-/// over.
+/// Adds `rack.hijack` to the template, or removes it: a request that shares its connection with others has no
+/// connection to hand over.
 fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
     let keys = names();
     let base = place().base();

@@ -1,8 +1,9 @@
 //! Waits for the front on a thread that serves no requests: a thread that the app has started and that writes
 //! the body of a response.
 //!
-//! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one could, the guest reads them: all of the
-//! worker's threads may be waiting for the guest, as in `Thread.new { yield chunk }.join`.
+//! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one
+//! could, the guest reads them: all of the worker's threads may be waiting for the guest, as in `Thread.new {
+//! yield chunk }.join`.
 
 use crate::links;
 use crate::raw::gvl::{self, Guarded, Gvl};
@@ -38,7 +39,8 @@ pub(crate) fn abandon(gvl: &Gvl) {
     SPARE.with(gvl, |spare| spare.drain(..).for_each(Wakeup::close));
 }
 
-/// Waits until a message from the front arrives for the request, or its body has ended. May return early. May raise (an interrupt).
+/// Waits until a message from the front arrives for the request, or its body has ended. May return early. May
+/// raise (an interrupt).
 pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) {
     let at = task.place.get();
     let Some(wakeup) = wakeup(gvl) else {

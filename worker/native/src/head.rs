@@ -68,8 +68,8 @@ pub(crate) fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: 
     })
 }
 
-/// Writes an INTERIM frame with status 103 to `task.interim`, from the list that `Firebrick::Exchange.fields` returned. No code of the app runs here,
-/// so no other thread can interfere. May raise.
+/// Writes an INTERIM frame with status 103 to `task.interim`, from the list that `Firebrick::Exchange.fields`
+/// returned. No code of the app runs here, so no other thread can interfere. May raise.
 pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, list: Value) {
     let encoder = task.interim.with(gvl, |out| {
         out.clear();

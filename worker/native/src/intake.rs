@@ -1,7 +1,7 @@
 //! Counts the requests of one link that have been taken up, and has a gate that closes when the others are returned.
 //!
-//! Contract: serving threads take requests up with the GVL; the watchdog closes the gate without it. Both are one atomic
-//! operation on one word, so a request is either taken up or returned, never both.
+//! Contract: serving threads take requests up with the GVL; the watchdog closes the gate without it. Both are
+//! one atomic operation on one word, so a request is either taken up or returned, never both.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -56,7 +56,8 @@ impl Intake {
         self.read.load(Relaxed) > self.passed()
     }
 
-    /// Closes the gate. Returns the number of the first request that is returned; `None` when the gate was closed already.
+    /// Closes the gate. Returns the number of the first request that is returned; `None` when the gate was
+    /// closed already.
     pub(crate) fn close(&self) -> Option<u64> {
         let before = self.passed.fetch_or(CLOSED, SeqCst);
         (before & CLOSED == 0).then_some(before)

@@ -12,7 +12,8 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use wire::{FrameKind, Header, Malformed, frame::HEADER};
 
-/// Bytes read from the socket at a time. It fits several requests with bodies, so that one read and one wait serve them all.
+/// Bytes read from the socket at a time. It fits several requests with bodies, so that one read and one wait
+/// serve them all.
 const READ: usize = 256 << 10;
 /// Larger buffers are not kept.
 const KEEP: usize = 256 << 10;
@@ -77,8 +78,8 @@ impl Link {
         &self.port.outbox
     }
 
-    /// Takes up the next request. Returns `false` when it has been returned or withdrawn and must be discarded. Requests must be passed in
-    /// the order in which they were read.
+    /// Takes up the next request. Returns `false` when it has been returned or withdrawn and must be
+    /// discarded. Requests must be passed in the order in which they were read.
     #[inline]
     pub(crate) fn take_up(&self) -> bool {
         let pass = self.port.intake.pass();
@@ -89,7 +90,8 @@ impl Link {
         !withdrawn && !pass.returned
     }
 
-    /// Returns the withdrawn request number `from`: the front may have seen it taken up, and must learn that it was not served.
+    /// Returns the withdrawn request number `from`: the front may have seen it taken up, and must learn that
+    /// it was not served.
     #[cold]
     fn return_from(&self, from: u64) {
         if self.port.intake.close().is_some() {

@@ -86,7 +86,8 @@ fn front_gone(gvl: &mut Gvl) -> bool {
     false
 }
 
-/// Ends the worker, which cannot go on. A forked worker exits; an attached worker stops serving and leaves its process running.
+/// Ends the worker, which cannot go on. A forked worker exits; an attached worker stops serving and leaves
+/// its process running.
 pub(crate) fn end(gvl: &Gvl, code: i32) {
     worker(gvl, |w| {
         if w.attached.is_none() {
@@ -192,8 +193,8 @@ pub(crate) fn resign(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Lets Ruby handle interrupts. While the app runs, their exceptions are raised in it (this function then does not return);
-/// otherwise they are logged.
+/// Lets Ruby handle interrupts. While the app runs, their exceptions are raised in it (this function then
+/// does not return); otherwise they are logged.
 pub(crate) fn interrupts(gvl: &mut Gvl, task: &'static Task) {
     if task.in_app.get() {
         resign(gvl, task);

@@ -1,11 +1,14 @@
 //! Writes a large body straight from the app's memory to the client, on a socket that the front lends.
 //!
-//! Why: sending it through a file costs two copies and allocating and freeing its pages, several times the cost of the write itself.
+//! Why: sending it through a file costs two copies and allocating and freeing its pages, several times the
+//! cost of the write itself.
 //!
 //! Contract:
-//! 1. The write never waits for the client. Bytes that the socket does not take at once go to the front in a file, if there is room for one.
+//! 1. The write never waits for the client. Bytes that the socket does not take at once go to the front in a
+//!    file, if there is room for one.
 //! 2. The bytes cannot change between the offer and the end of the write, whatever other threads of the app do.
-//! 3. The socket is closed before the front is told how much was written, and also after an exception in between.
+//! 3. The socket is closed before the front gets the number of written bytes, and also after an exception in
+//!    between.
 
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os;
@@ -18,7 +21,8 @@ use wire::response::Suspended;
 /// Bodies with more parts than this are not offered.
 pub(crate) const PARTS: usize = 16;
 
-/// Sends RESPONSE, OFFER, after the front's answer TAKEN, FILE or BODY as needed, then END. `head` must have a length. May raise.
+/// Sends RESPONSE, OFFER, after the front's answer TAKEN, FILE or BODY as needed, then END. `head` must have
+/// a length. May raise.
 pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let mut pinned = [Pinned::NONE; PARTS];
     let count = parts.array_len(gvl).min(PARTS);

@@ -1,8 +1,8 @@
-//! The pace of a worker's requests. It decides how long a finished response waits to be sent with others, and whether another thread reads
-//! the links while one serves.
+//! The pace of a worker's requests. It decides how long a finished response waits to be sent with others, and
+//! whether another thread reads the links while one serves.
 
-/// The longest time that a finished response waits to be sent with others, in microseconds. The limit rises to a [`PATIENCE`]th of
-/// the time that requests wait before they are served, if that is longer.
+/// The longest time that a finished response waits to be sent with others, in microseconds. The limit rises
+/// to a [`PATIENCE`]th of the time that requests wait before they are served, if that is longer.
 const BATCH_US: u64 = 250;
 /// See [`BATCH_US`]. When requests queue anyway, larger batches add little to their latency.
 const PATIENCE: u64 = 8;
@@ -45,8 +45,8 @@ impl Pace {
         Pace { recent_us: 0, looked_us: 0, unseen_us: 0, patience_us: BATCH_US, begun: 0, waits: 0 }
     }
 
-    /// Records a check for unsent responses. Returns the age from which they are sent, in microseconds; `None`: all are sent, because no other
-    /// thread might send them while a slow request runs.
+    /// Records a check for unsent responses. Returns the age from which they are sent, in microseconds;
+    /// `None`: all are sent, because no other thread might send them while a slow request runs.
     #[inline]
     pub(crate) fn look(&mut self, now_us: u64) -> Option<u64> {
         self.looked_us = now_us;

@@ -54,13 +54,14 @@ impl Scoreboard {
         self.add(THREADS);
     }
 
-    /// Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the last of them.
+    /// Sets how many requests of a link have been taken up or discarded. Returns whether the front has
+    /// withdrawn the last of them.
     #[inline]
     pub(crate) fn passed(self, link: u32, count: u64) -> bool {
         let link = link as usize;
         self.put(link_at(link), count);
-        // The front writes this word and then reads how many were taken up; the worker does it the other way round. So at least
-        // one of the two sees the other's write (docs/internals/wire.md).
+        // The front writes this word and then reads how many were taken up; the worker does it the other way
+        // round. So at least one of the two sees the other's write (docs/internals/wire.md).
         fence(SeqCst);
         let withdrawn = self.words.get(withdrawn_at(link) / 8);
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)

@@ -1,4 +1,5 @@
-//! The loop of a serving thread: takes up a request, serves it, sends finished responses. `fiber_loop.rs` is that of a thread with fibers.
+//! The loop of a serving thread: takes up a request, serves it, sends finished responses. `fiber_loop.rs` is
+//! that of a thread with fibers.
 
 mod fiber_loop;
 

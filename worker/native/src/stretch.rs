@@ -1,4 +1,5 @@
-//! A stretch: the time from entering a fiber to the return to its loop, as the thread and the watchdog see it ([`crate::fibers::blocking`]).
+//! A stretch: the time from entering a fiber to the return to its loop, as the thread and the watchdog see it
+//! ([`crate::fibers::blocking`]).
 
 use crate::raw::os::{self, ThreadView};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -89,7 +90,8 @@ impl Stretch {
         is_long
     }
 
-    /// Returns the observations of the stretch that began at `since_us`. `None`: the watchdog had no processor itself and did not notice it.
+    /// Returns the observations of the stretch that began at `since_us`. `None`: the watchdog had no
+    /// processor itself and did not notice it.
     pub(crate) fn seen(&self, since_us: u64, now_us: u64) -> Option<StretchTimes> {
         let watched = self.watched();
         if watched.noticed_us != since_us {

@@ -1,12 +1,14 @@
 //! Tickets: the app's references to a request, valid on other threads and fibers and after the end of the request.
 //!
-//! Why: the code of a request may run anywhere, and the thread or fiber that served it serves another request next. So Ruby
-//! refers to a request by a number that is never reused, and never finds it by the thread or fiber on which the code happens to run.
+//! Why: the code of a request may run anywhere, and the thread or fiber that served it serves another request
+//! next. So Ruby refers to a request by a number that is never reused, and never finds it by the thread or
+//! fiber on which the code happens to run.
 //!
 //! Contract:
-//! 1. A ticket consists of a task and one of its serial numbers. A task gives out each number once: to its request, and to each run of
-//!    a body's `each`.
-//! 2. Between [`Ticket::request`] or [`Writer::is_open`] and the append to the link, the caller must neither wait nor call Ruby.
+//! 1. A ticket consists of a task and one of its serial numbers. A task gives out each number once: to its
+//!    request, and to each run of a body's `each`.
+//! 2. Between [`Ticket::request`] or [`Writer::is_open`] and the append to the link, the caller must neither
+//!    wait nor call Ruby.
 
 use crate::raw::gvl::Gvl;
 use crate::raw::handle;
@@ -52,11 +54,13 @@ impl Ticket {
         handle::number(gvl, handle).map(Ticket)
     }
 
-    /// Returns the request, while it is being served and its response has not ended. `None` in a child that the app has forked.
+    /// Returns the request, while it is being served and its response has not ended. `None` in a child that
+    /// the app has forked.
     pub(crate) fn request(self, gvl: &Gvl) -> Option<&'static Task> {
         let task = self.task(gvl)?;
-        let is_served =
-            task.active.get() && task.request.get() == self.serial() && task.stage.get() != ResponseStage::Ended;
+        let is_served = task.active.get()
+            && task.request.get() == self.serial()
+            && task.stage.get() != ResponseStage::Ended;
         (is_served && has_worker(gvl, task)).then_some(task)
     }
 }

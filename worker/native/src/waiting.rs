@@ -59,14 +59,15 @@ fn is_lost(gvl: &Gvl, task: &Task) -> bool {
     worker_at(gvl, task.place.get(), |w| w.is_lost()).unwrap_or(true)
 }
 
-/// Sends the offer that has been appended and waits for LEND, which carries the client's socket or none. May raise: the client has
-/// disconnected, or an interrupt.
+/// Sends the offer that has been appended and waits for LEND, which carries the client's socket or none. May
+/// raise: the client has disconnected, or an interrupt.
 pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd> {
     task.loan.set(Loan::Offered);
     while task.loan.get() == Loan::Offered && !task.gone.get() {
         flush(gvl, task);
         if task.loan.get() == Loan::Offered && !task.gone.get() {
-            // LEND comes soon: reading it here is cheaper than waking another thread, unless requests wait for a thread.
+            // LEND comes soon: reading it here is cheaper than waking another thread, unless requests wait
+            // for a thread.
             wait_for_news(gvl, task, |w| !w.inbox.is_empty());
         }
     }

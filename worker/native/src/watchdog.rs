@@ -1,16 +1,21 @@
-//! A native thread that works without the GVL: it sends responses and returns requests while the serving threads are busy.
+//! A native thread that works without the GVL: it sends responses and returns requests while the serving
+//! threads are busy.
 //!
-//! Why: a serving thread sends finished responses in batches, and receives requests in advance. When its next request turns
-//! out to be slow, both would wait for it, and no Ruby thread can help while an extension holds the GVL.
+//! Why: a serving thread sends finished responses in batches, and receives requests in advance. When its next
+//! request turns out to be slow, both would wait for it, and no Ruby thread can help while an extension holds
+//! the GVL.
 //!
 //! Contract:
-//! 1. A finished response waits at most about [`TICK`] behind a running request. The same holds for the gathered chunks of an unfinished response.
-//! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, the waiting ones are returned to the front
-//!    (docs/internals/wire.md, "Returning requests"). Requests that arrive later are returned only after the serving threads have had their
-//!    turns with the GVL ([`TURN_US`]): the thread that would take them up may be waiting for its turn.
+//! 1. A finished response waits at most about [`TICK`] behind a running request. The same holds for the
+//!    gathered chunks of an unfinished response.
+//! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, the
+//!    waiting ones are returned to the front (docs/internals/wire.md, "Returning requests"). Requests that
+//!    arrive later are returned only after the serving threads have had their turns with the GVL
+//!    ([`TURN_US`]): the thread that would take them up may be waiting for its turn.
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
 //! 4. It can be stopped, so that a fork leaves the child no lock held by a thread that the child does not have.
-//! 5. With fibers it detects loops that have been blocked for long, and wakes the thread that takes their backtraces ([`crate::fibers::blocking`]).
+//! 5. With fibers it detects loops that have been blocked for long, and wakes the thread that takes their
+//!    backtraces ([`crate::fibers::blocking`]).
 //! 6. It allocates nothing: a second arena of malloc would cost each worker memory.
 
 use crate::intake::Intake;
@@ -33,7 +38,8 @@ const LONGEST: Duration = Duration::from_millis(250);
 const FRESH_US: u64 = 1_000;
 /// Time without progress after which waiting requests are returned, microseconds.
 const RETURN_US: u64 = 10_000;
-/// The same with fibers. There only a computing request makes others wait, and a collection that scans thousands of stacks takes a while.
+/// The same with fibers. There only a computing request makes others wait, and a collection that scans
+/// thousands of stacks takes a while.
 const RETURN_FROM_FIBERS_US: u64 = 200_000;
 /// The time for which Ruby leaves the GVL to a computing thread while others wait for it, in microseconds.
 const TURN_US: u64 = 100_000;
@@ -296,8 +302,8 @@ fn passed(ports: &[Port]) -> u64 {
     ports.iter().map(|port| port.intake.passed()).sum()
 }
 
-/// Returns the waiting requests of a link to the front. Unread bytes may be other frames that a thread is about to read,
-/// so they count only at the second check.
+/// Returns the waiting requests of a link to the front. Unread bytes may be other frames that a thread is
+/// about to read, so they count only at the second check.
 fn return_waiting(port: &Port, now_us: u64) {
     if port.intake.is_closed() {
         return;

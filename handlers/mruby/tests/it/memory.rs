@@ -1,4 +1,5 @@
-//! Tests that refuse memory at every point of everything that a handler can do: its request fails, and the VM continues.
+//! Tests that refuse memory at every point of everything that a handler can do: its request fails, and the VM
+//! continues.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::tasks::{app, body, open};

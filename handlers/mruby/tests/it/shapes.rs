@@ -1,7 +1,7 @@
 //! Tests that envs from a cached shape equal those created without the cache.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use mruby::{Interned, VmLimits, StepResult, Tape, Text, Vm};
+use mruby::{Interned, StepResult, Tape, Text, Vm, VmLimits};
 
 const RUBY: &str = "
 module Rt

@@ -1,7 +1,7 @@
 //! Tests of tasks while the collector runs all the time: however they are interleaved, each gets its own results.
 #![cfg(test)]
 
-use mruby::{Exception, Interned, VmLimits, StepResult, Tape, TapeValue, Vm};
+use mruby::{Exception, Interned, StepResult, Tape, TapeValue, Vm, VmLimits};
 
 const JOBS: &str = "
 class Slow

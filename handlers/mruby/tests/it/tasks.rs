@@ -1,7 +1,7 @@
 //! Tests of tasks on a real VM: results, waits and limits.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use mruby::{Exception, Interned, VmLimits, StepResult, Tape, Text, TapeValue, Vm};
+use mruby::{Exception, Interned, StepResult, Tape, TapeValue, Text, Vm, VmLimits};
 
 const RESPOND: &str =
     "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end
@@ -54,8 +54,9 @@ fn a_handler_responds() {
     for _ in 0..3 {
         let step = vm.request(1, app, [(Text::Interned(key), Text::Bytes(b"/a"))], false);
         assert!(matches!(step, StepResult::Done), "{step:?}");
-        let [fields, parts] = [["a", "b"], ["/a", "x"]]
-            .map(|texts| TapeValue::Array(texts.iter().map(|text| TapeValue::Str(text.as_bytes())).collect()));
+        let [fields, parts] = [["a", "b"], ["/a", "x"]].map(|texts| {
+            TapeValue::Array(texts.iter().map(|text| TapeValue::Str(text.as_bytes())).collect())
+        });
         assert_eq!(vm.out(), TapeValue::Array(vec![TapeValue::Int(200), fields, parts]));
     }
 }
@@ -226,7 +227,8 @@ fn values_survive_the_round_trip() {
     assert_eq!(body(&vm), "same");
 }
 
-/// Returns the size of the heap after this many requests, of which `waiting` wait at a time, each with an env of `keys`.
+/// Returns the size of the heap after this many requests, of which `waiting` wait at a time, each with an env
+/// of `keys`.
 fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: u32) -> usize {
     let mut answer = Tape::new();
     answer.nil();

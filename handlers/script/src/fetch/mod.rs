@@ -19,13 +19,13 @@ use crate::waiting::{OperationFuture, fault, ready, tape};
 use bytes::Bytes;
 use handler::{Body, Exchange, Failure, Fields, Peer, Response, Trace};
 use mruby::{Tape, TapeValue};
-use proxy::{ProxyClient, ProxyConfig, HostPolicy, Via};
+use proxy::{HostPolicy, ProxyClient, ProxyConfig, Via};
 use request::{NoDeparture, RequestParts, exchange, own_peer};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often requests of handlers may lead to further requests to this server's handlers: as often as a request may be passed on within the server
-/// ([`crate::Hops`]). More passes count as a loop.
+/// How often requests of handlers may lead to further requests to this server's handlers: as often as a
+/// request may be passed on within the server ([`crate::Hops`]). More passes count as a loop.
 const PASSES: usize = 4;
 
 pub(crate) struct FetchState {
@@ -86,8 +86,8 @@ pub(crate) const AREA: Area<FetchState> = Area {
     ],
 };
 
-/// `[url, method, [name, value …], body, seconds, host]`: returns the number of the response. The Host field is `host` or the URL's host; a Host
-/// among the fields is ignored, as in H2O.
+/// `[url, method, [name, value …], body, seconds, host]`: returns the number of the response. The Host field
+/// is `host` or the URL's host; a Host among the fields is ignored, as in H2O.
 fn start(state: &Rc<FetchState>, task: &TaskContext, args: &[TapeValue<'_>]) -> OperationFuture {
     let via = task.origin.as_ref().and_then(|origin| origin.via.as_deref());
     match parse(state, args, via) {
@@ -162,7 +162,8 @@ fn head(state: &Rc<FetchState>, _: &TaskContext, args: &[TapeValue<'_>]) -> Oper
         let mut tape = Tape::new();
         match held.head().await {
             Ok(head) => {
-                // A body is framed again when it is sent. Without a body (HEAD) the length is that of the response to a GET.
+                // A body is framed again when it is sent. Without a body (HEAD) the length is that of the
+                // response to a GET.
                 let keep_framing = !held.is_outbound() && !head.has_body;
                 let kept = head.fields.iter().filter(|(name, _)| keep_framing || !is_framing(name));
                 let fields: Vec<_> = kept.collect();

@@ -99,7 +99,8 @@ pub(crate) fn own_peer() -> Rc<Peer> {
     })
 }
 
-/// A client that never departs: its request is cancelled by dropping the future. Interim responses go to the inner client, if any.
+/// A client that never departs: its request is cancelled by dropping the future. Interim responses go to the
+/// inner client, if any.
 pub(crate) struct NoDeparture(pub(crate) Option<Rc<dyn Client>>);
 
 impl Client for NoDeparture {

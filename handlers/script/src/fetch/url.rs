@@ -14,7 +14,8 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Parses `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's `http://[unix:/path.sock]/path`. Drops a fragment.
+    /// Parses `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's
+    /// `http://[unix:/path.sock]/path`. Drops a fragment.
     ///
     /// # Errors
     /// The text is not such a URL; the message shows the form.

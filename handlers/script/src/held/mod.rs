@@ -1,10 +1,11 @@
 //! Responses that handlers have requested. Ruby refers to them by number until their body has been read.
 //!
 //! Contract:
-//! 1. A response belongs to the task that requested it. When a request ends, its responses are dropped. A request to another
-//!    server is still sent if the handler did not wait for it, unless the handler was cancelled.
-//! 2. Blocks given to `task` may hand their responses to other tasks. Such a response is dropped a minute after the block ended or
-//!    after its last use.
+//! 1. A response belongs to the task that requested it. When a request ends, its responses are dropped. A
+//!    request to another server is still sent if the handler did not wait for it, unless the handler was
+//!    cancelled.
+//! 2. Blocks given to `task` may hand their responses to other tasks. Such a response is dropped a minute
+//!    after the block ended or after its last use.
 
 mod body;
 

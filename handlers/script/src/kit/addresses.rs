@@ -3,8 +3,8 @@
 use handler::address::{forwarded, parse as address};
 use std::net::IpAddr;
 
-/// Returns the first `length` bits of an address, followed by the length. IPv4 addresses count as IPv6's `::ffff:0:0/96`, but a shorter IPv6 prefix
-/// contains no IPv4 address. `None` if the address has fewer bits.
+/// Returns the first `length` bits of an address, followed by the length. IPv4 addresses count as IPv6's
+/// `::ffff:0:0/96`, but a shorter IPv6 prefix contains no IPv4 address. `None` if the address has fewer bits.
 pub(crate) fn prefix(address: IpAddr, length: u8) -> Option<Vec<u8>> {
     let (bits, length) = match address {
         IpAddr::V4(address) if length <= 32 => (u128::from(address.to_ipv6_mapped()), length + 96),
@@ -18,7 +18,8 @@ pub(crate) fn prefix(address: IpAddr, length: u8) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Reads `192.0.2.0/24` or an address. Returns the key of the prefix, its length in bits as written, and whether it is IPv4.
+/// Reads `192.0.2.0/24` or an address. Returns the key of the prefix, its length in bits as written, and
+/// whether it is IPv4.
 pub(crate) fn cidr(text: &[u8]) -> Option<(Vec<u8>, u8, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let (host, length) = match text.split_once('/') {
@@ -43,8 +44,9 @@ fn is_near(address: IpAddr) -> bool {
     }
 }
 
-/// Returns the client of a request that `peer` sent with `value` as its `X-Forwarded-For`: the last address in it that is not a proxy of this site.
-/// A client can forge all earlier addresses. A peer with a public address is itself the client.
+/// Returns the client of a request that `peer` sent with `value` as its `X-Forwarded-For`: the last address
+/// in it that is not a proxy of this site. A client can forge all earlier addresses. A peer with a public
+/// address is itself the client.
 pub(crate) fn client<'a>(peer: &'a [u8], value: &'a [u8]) -> &'a [u8] {
     if !address(peer).is_some_and(is_near) {
         return peer;

@@ -66,7 +66,8 @@ fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
     }
 }
 
-/// `[key, rule, count, period in seconds, burst, cost]`: returns `[allowed, remaining, reset, retry]`, the last two in seconds.
+/// `[key, rule, count, period in seconds, burst, cost]`: returns `[allowed, remaining, reset, retry]`, the
+/// last two in seconds.
 fn rate(args: &[TapeValue<'_>]) -> Result<Tape, &'static str> {
     static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::default);
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -116,13 +117,15 @@ fn visit(args: &[TapeValue<'_>]) -> Result<Tape, &'static str> {
     Ok(tape)
 }
 
-/// `[address, lengths for IPv4, lengths for IPv6]`: returns the key of each prefix that contains the address; nil if it is not an address.
+/// `[address, lengths for IPv4, lengths for IPv6]`: returns the key of each prefix that contains the address;
+/// nil if it is not an address.
 fn prefixes(_: &Kit, args: &[TapeValue<'_>], tape: &mut Tape) {
     let Some(address) = args.first().and_then(TapeValue::text).and_then(handler::address::parse) else {
         tape.nil();
         return;
     };
-    let lengths = args.get(if address.is_ipv4() { 1 } else { 2 }).and_then(TapeValue::array).unwrap_or_default();
+    let lengths =
+        args.get(if address.is_ipv4() { 1 } else { 2 }).and_then(TapeValue::array).unwrap_or_default();
     let lengths = lengths.iter().filter_map(|length| u8::try_from(length.int()?).ok());
     let keys: Vec<Vec<u8>> = lengths.filter_map(|length| addresses::prefix(address, length)).collect();
     tape.array(keys.len() as u32);

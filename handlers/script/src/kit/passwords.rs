@@ -1,7 +1,7 @@
-//! Password files for `Htpasswd`. Each file is read once, and again when it changes; then the front thread's cache of verified credentials is
-//! discarded as well.
+//! Password files for `Htpasswd`. Each file is read once, and again when it changes; then the front thread's
+//! cache of verified credentials is discarded as well.
 
-use auth::{Authenticator, TooManyChecks, PasswordClient, Users};
+use auth::{Authenticator, PasswordClient, TooManyChecks, Users};
 use mruby::Tape;
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,6 +1,8 @@
-//! The state that a [`DoSDetector`](../ruby/kit/dos_detector.rb) keeps per client: recent visits, and the end of its ban.
+//! The state that a [`DoSDetector`](../ruby/kit/dos_detector.rb) keeps per client: recent visits, and the end
+//! of its ban.
 //!
-//! The rule is H2O's: a visit adds one, a new period subtracts `threshold`; a client that reaches the threshold is banned.
+//! The rule is H2O's: a visit adds one, a new period subtracts `threshold`; a client that reaches the
+//! threshold is banned.
 
 /// The rule for bans; times are in seconds.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
 //! The rest of the server from a handler's view: `H2O.next`, `H2O.reprocess`, `x-reproxy-url` and early hints.
 //!
 //! Contract:
-//! 1. `next` sends a request to the later handlers, files and the app; `reprocess` sends it through the whole server. Both
-//!    build the request from the given env; the env's values about the connection do not change.
+//! 1. `next` sends a request to the later handlers, files and the app; `reprocess` sends it through the whole
+//!    server. Both build the request from the given env; the env's values about the connection do not change.
 //! 2. A request is passed on a limited number of times ([`crate::Hops`]); after that the response is 502.
 //! 3. The responses are held like those of other servers, and may be returned without passing through Ruby.
 
@@ -11,7 +11,7 @@ mod env;
 
 pub(crate) use delegate::delegate;
 
-use crate::chain::{ServedRequest, Position};
+use crate::chain::{Position, ServedRequest};
 use crate::context::TaskContext;
 use crate::failure;
 use crate::fetch::request::{NoDeparture, exchange};
@@ -93,7 +93,8 @@ fn reprocess(origin: &ServedRequest, args: &[TapeValue<'_>]) -> Result<Work, Str
     Ok(Box::pin(async move { Ok(note_failure(next.reprocess(exchange, hops).await, &trace)) }))
 }
 
-/// Takes the failure out of a response that the handler may replace; the failure is logged with the request in any case.
+/// Takes the failure out of a response that the handler may replace; the failure is logged with the request
+/// in any case.
 fn note_failure(mut response: Response, trace: &Trace) -> Response {
     if let Some(failure) = response.failure.take() {
         trace.note(*failure);

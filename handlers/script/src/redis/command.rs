@@ -53,7 +53,8 @@ fn write_word(out: &mut Vec<u8>, word: &TapeValue<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns why a command cannot be sent on a shared connection: it would change the connection's state or the order of replies.
+/// Returns why a command cannot be sent on a shared connection: it would change the connection's state or the
+/// order of replies.
 pub(super) fn refusal(words: &[TapeValue<'_>]) -> Option<&'static str> {
     let name = words.first().and_then(TapeValue::text)?;
     // Skips the most frequent commands, which have short names.
@@ -137,8 +138,10 @@ mod tests {
 
     #[test]
     fn words_are_flattened_and_counted() {
-        let pairs =
-            TapeValue::Hash(vec![(TapeValue::Sym(b"a"), TapeValue::Int(-12)), (TapeValue::Str(b"b"), TapeValue::Float(1.5))]);
+        let pairs = TapeValue::Hash(vec![
+            (TapeValue::Sym(b"a"), TapeValue::Int(-12)),
+            (TapeValue::Str(b"b"), TapeValue::Float(1.5)),
+        ]);
         let words = [TapeValue::Sym(b"HSET"), TapeValue::Str(b"key"), TapeValue::Array(vec![pairs])];
         assert_eq!(
             written(&words).unwrap(),
@@ -151,7 +154,8 @@ mod tests {
     #[test]
     fn values_without_a_text_are_refused_and_leave_nothing() {
         let mut out = b"before".to_vec();
-        let error = write(&mut out, &[TapeValue::Sym(b"SET"), TapeValue::Str(b"k"), TapeValue::Nil]).unwrap_err();
+        let error =
+            write(&mut out, &[TapeValue::Sym(b"SET"), TapeValue::Str(b"k"), TapeValue::Nil]).unwrap_err();
         assert!(error.starts_with("nil cannot be an argument"), "{error}");
         assert_eq!(out, b"before");
         assert!(written(&[]).is_err());

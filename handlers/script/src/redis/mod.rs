@@ -1,13 +1,14 @@
 //! The `Redis` class of handlers: the client of crate `redis`, with Ruby's options, values and exceptions.
 //!
-//! In Ruby a client is a number. Equal options return the same number, and with it one connection per VM that all tasks share. Uses that need their
-//! own connection (WATCH, blocking commands, subscriptions) lease one; a lease is a negative number.
+//! In Ruby a client is a number. Equal options return the same number, and with it one connection per VM that
+//! all tasks share. Uses that need their own connection (WATCH, blocking commands, subscriptions) lease one;
+//! a lease is a negative number.
 //!
 //! Contract:
-//! 1. Replies: see [`redis::Connection`]. A lease is returned clean or closed; a task that ends without returning it does so
-//!    when its `ensure` runs.
-//! 2. A mistake in Ruby is an `ArgumentError` or `TypeError`, a failure of the connection a `Redis::BaseConnectionError`,
-//!    an error reply a `Redis::CommandError`.
+//! 1. Replies: see [`redis::Connection`]. A lease is returned clean or closed; a task that ends without
+//!    returning it does so when its `ensure` runs.
+//! 2. A mistake in Ruby is an `ArgumentError` or `TypeError`, a failure of the connection a
+//!    `Redis::BaseConnectionError`, an error reply a `Redis::CommandError`.
 
 mod command;
 mod fault;
@@ -18,7 +19,7 @@ mod reply;
 use crate::context::TaskContext;
 use crate::ops::Area;
 use crate::waiting::{OperationFuture, ready, tape};
-use ::redis::{RedisClient, RedisConnection, Dedicated};
+use ::redis::{Dedicated, RedisClient, RedisConnection};
 use fault::Fault;
 use mruby::{Tape, TapeValue};
 use promises::Promises;
@@ -282,7 +283,8 @@ pub(crate) const AREA: Area<Clients> = Area {
         }),
         // Returns the words of the command for a method, or nil.
         ("REDIS_NAMED", |_, args, tape| {
-            let method = args.first().and_then(TapeValue::text).and_then(|text| std::str::from_utf8(text).ok());
+            let method =
+                args.first().and_then(TapeValue::text).and_then(|text| std::str::from_utf8(text).ok());
             match method.and_then(command::named) {
                 Some(words) => {
                     tape.array(words.len() as u32);

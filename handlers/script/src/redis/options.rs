@@ -34,8 +34,9 @@ pub(super) fn config(
 ) -> Result<RedisConfig, String> {
     let mut config = RedisConfig { max_reply, ..RedisConfig::default() };
     let key = |pair: &(TapeValue<'_>, TapeValue<'_>)| pair.0.text().unwrap_or_default().to_vec();
-    let given =
-        |name: &[u8]| pairs.iter().find(|pair| key(pair) == name && pair.1 != TapeValue::Nil).map(|pair| &pair.1);
+    let given = |name: &[u8]| {
+        pairs.iter().find(|pair| key(pair) == name && pair.1 != TapeValue::Nil).map(|pair| &pair.1)
+    };
     match given(b"url") {
         Some(url) => config.set_url(&text(b"url", url)?)?,
         None if [&b"host"[..], b"port", b"path"].iter().all(|name| given(name).is_none()) => {
@@ -199,7 +200,9 @@ mod tests {
         assert!(error("db", TapeValue::Int(-1)).starts_with("db: expected"));
         assert!(error("protocol", TapeValue::Int(4)).starts_with("protocol: expected 2 or 3"));
         let params = |pairs: &[&'static str]| {
-            TapeValue::Hash(pairs.iter().map(|name| (TapeValue::Sym(name.as_bytes()), TapeValue::Str(b"f"))).collect())
+            TapeValue::Hash(
+                pairs.iter().map(|name| (TapeValue::Sym(name.as_bytes()), TapeValue::Str(b"f"))).collect(),
+            )
         };
         assert!(error("ssl_params", params(&["cert"])).ends_with("go together"));
         let both = [("ssl", TapeValue::Bool(true)), ("ssl_params", params(&["cert", "key"]))];

@@ -1,7 +1,7 @@
 //! Promises: commands that were sent and whose replies may be joined later.
 //!
-//! Ruby does not report that it has dropped a promise, and many are never joined (`redis.incr 'hits'`). So their number and the bytes of their
-//! replies are bounded; the oldest are dropped first.
+//! Ruby does not report that it has dropped a promise, and many are never joined (`redis.incr 'hits'`). So
+//! their number and the bytes of their replies are bounded; the oldest are dropped first.
 
 use super::Reply;
 use super::fault::Fault;

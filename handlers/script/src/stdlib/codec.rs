@@ -67,7 +67,8 @@ fn lenient(text: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// `text, kind`: returns percent-encoded text. Kinds: 0 a form (blank is `+`), 1 a component (blank is `%20`), 2 by RFC 3986.
+/// `text, kind`: returns percent-encoded text. Kinds: 0 a form (blank is `+`), 1 a component (blank is
+/// `%20`), 2 by RFC 3986.
 pub(super) fn percent(args: &[TapeValue<'_>], tape: &mut Tape) {
     let kind = args.get(1).and_then(TapeValue::int).unwrap_or_default();
     let set = if kind == 2 { &UNRESERVED } else { &COMPONENT };

@@ -1,7 +1,7 @@
 //! `require`: Ruby files beside the handlers.
 //!
-//! Contract: a file is read only if, with all links resolved, it is below the folder of a handler. The files that have been read are recorded for
-//! the whole process, so that they can be watched.
+//! Contract: a file is read only if, with all links resolved, it is below the folder of a handler. The files
+//! that have been read are recorded for the whole process, so that they can be watched.
 
 use mruby::{Tape, TapeValue};
 use std::cell::RefCell;

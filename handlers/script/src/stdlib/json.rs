@@ -1,7 +1,8 @@
 //! `JSON.generate` and `JSON.parse`.
 //!
-//! Contract: the output is JSON (UTF-8, no NaN), with numbers in Ruby's form. The input is the JSON that serde_json accepts; integers beyond 64
-//! bits become Floats. The maximum nesting is [`MAX_NESTING`], which is also the tape's.
+//! Contract: the output is JSON (UTF-8, no NaN), with numbers in Ruby's form. The input is the JSON that
+//! serde_json accepts; integers beyond 64 bits become Floats. The maximum nesting is [`MAX_NESTING`], which
+//! is also the tape's.
 
 use mruby::{Tape, TapeValue};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -11,8 +12,8 @@ use std::fmt::Write as _;
 /// The maximum nesting of arrays and objects: Ruby's own limit.
 const MAX_NESTING: i64 = 100;
 
-/// `value, pretty, raw`: returns text. With `raw`, a Hash whose only key is a Symbol holds JSON text; the caller has converted all other Symbols to
-/// Strings.
+/// `value, pretty, raw`: returns text. With `raw`, a Hash whose only key is a Symbol holds JSON text; the
+/// caller has converted all other Symbols to Strings.
 pub(super) fn generate(args: &[TapeValue<'_>], tape: &mut Tape) {
     let Some(value) = args.first() else { return };
     let flag = |index: usize| args.get(index) == Some(&TapeValue::Bool(true));
@@ -126,7 +127,8 @@ fn not_finite(number: f64) -> &'static str {
     }
 }
 
-/// Formats a number as Ruby's `Float#to_s` does: the fewest digits that represent it, with an exponent below 1e-4 and from 1e15 on.
+/// Formats a number as Ruby's `Float#to_s` does: the fewest digits that represent it, with an exponent below
+/// 1e-4 and from 1e15 on.
 pub(super) fn float(number: f64) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -1,7 +1,8 @@
 //! Parts of Ruby's standard library that mruby lacks: JSON, Regexp, digests, time formats, `require`.
 //!
 //! Each part is a maintained crate behind calls, with a prelude that adds the names of Ruby's library.
-//! Contract: a call never enters the VM, its time and memory are bounded by its arguments, and its errors name the mistake.
+//! Contract: a call never enters the VM, its time and memory are bounded by its arguments, and its errors
+//! name the mistake.
 
 mod codec;
 pub(crate) mod files;

@@ -1,6 +1,7 @@
 //! Formatting and parsing of times: `strftime`, ISO 8601, HTTP dates.
 //!
-//! Contract: directives have the same meanings, flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths as in Ruby. An unknown directive is left unchanged.
+//! Contract: directives have the same meanings, flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths as in Ruby.
+//! An unknown directive is left unchanged.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -33,7 +34,8 @@ fn drop_answer(_: &mut Tape) {}
 
 /// `text`: returns `[seconds, microseconds]` since 1970 for an ISO 8601 time or a date as in HTTP or mail.
 pub(super) fn parse(args: &[TapeValue<'_>], tape: &mut Tape) {
-    let text = String::from_utf8_lossy(args.first().and_then(TapeValue::text).unwrap_or_default()).into_owned();
+    let text =
+        String::from_utf8_lossy(args.first().and_then(TapeValue::text).unwrap_or_default()).into_owned();
     match read(text.trim()) {
         Some(time) => {
             let nanoseconds = time.as_nanosecond();

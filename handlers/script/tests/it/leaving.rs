@@ -1,10 +1,11 @@
-//! Clients that disconnect at each point of a request: the task is cancelled at once, its `ensure` runs, and its slot is free.
+//! Clients that disconnect at each point of a request: the task is cancelled at once, its `ensure` runs, and
+//! its slot is free.
 #![cfg(test)]
 
 use crate::support;
 
 use handler::{Body, BodyError, Incoming, IncomingBody};
-use script::{RouteLimits, HandlerSource};
+use script::{HandlerSource, RouteLimits};
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -1,4 +1,5 @@
-//! Turns the command line into a scenario. Everything is validated before the first connection is opened, and all errors are reported together.
+//! Turns the command line into a scenario. Everything is validated before the first connection is opened, and
+//! all errors are reported together.
 
 mod find;
 mod flags;

@@ -269,7 +269,8 @@ fn listed(flags: &mut Flags<'_>) -> Vec<urls_file::Line> {
             return Vec::new();
         }
     };
-    // Relative file names are resolved against the working directory, as siege does, else against the folder of the URL file.
+    // Relative file names are resolved against the working directory, as siege does, else against the folder
+    // of the URL file.
     let beside = Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
     let mut file = |wanted: &str| whole(wanted).or_else(|why| fs::read(beside.join(wanted)).map_err(|_| why));
     let mut resolver = Resolver { file: &mut file, variable: &|name| std::env::var(name).ok() };

@@ -13,7 +13,8 @@ const USERS: usize = 50;
 const MOST_CONNECTIONS: usize = 1_000;
 /// The duration of a run without any limit.
 const USUAL: Duration = Duration::from_secs(10);
-/// The default seed. Random orders and arrivals are reproducible, so that runs can be compared; another seed gives others.
+/// The default seed. Random orders and arrivals are reproducible, so that runs can be compared; another seed
+/// gives others.
 const SEED: u64 = 1;
 
 /// The load model, and the end of the run.

@@ -21,7 +21,8 @@ pub(super) fn count(flags: &mut Flags<'_>) -> usize {
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
 }
 
-/// Returns whether each process can read all inputs, since standard input can be read only once. Called before any input is read.
+/// Returns whether each process can read all inputs, since standard input can be read only once. Called
+/// before any input is read.
 pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
     let mut can = true;
     for name in ["replay", "urls", "body-file", "journey"] {
@@ -47,7 +48,8 @@ pub(super) fn join(flags: &mut Flags<'_>) -> Option<(String, String)> {
     Some((address, token(flags)?))
 }
 
-/// Returns the place of the processes: with `--listen` it is other machines. Starts listening if there are no mistakes so far.
+/// Returns the place of the processes: with `--listen` it is other machines. Starts listening if there are no
+/// mistakes so far.
 pub(super) fn place(flags: &mut Flags<'_>) -> Where {
     flags.needs("listen", "workers", "it is the number of workers that will join");
     if !flags.given("listen") {

@@ -17,8 +17,8 @@ fn points(course: &[Second], value: impl Fn(&Second) -> f64) -> Vec<(f64, f64)> 
     course.iter().enumerate().map(|(index, second)| (index as f64, value(second))).collect()
 }
 
-/// Returns rates per second. The last second is usually incomplete: its rate is extrapolated, or left out if it is short, because it contains only
-/// stragglers.
+/// Returns rates per second. The last second is usually incomplete: its rate is extrapolated, or left out if
+/// it is short, because it contains only stragglers.
 fn per_second(course: &[Second], seconds: f64, value: fn(&Second) -> u64) -> Vec<(f64, f64)> {
     let mut rates = points(course, |second| value(second) as f64);
     let rest = seconds - (course.len() as f64 - 1.0);
@@ -152,7 +152,8 @@ fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     counts.into_iter().enumerate().map(bucket).collect()
 }
 
-/// Returns percentiles at equal steps of the stretched axis: each step leaves out the same share of the remaining requests.
+/// Returns percentiles at equal steps of the stretched axis: each step leaves out the same share of the
+/// remaining requests.
 fn curve(name: &str, histogram: &Histogram) -> Curve {
     let most = (histogram.len().max(1) as f64).log10().ceil().clamp(1.0, 7.0);
     let steps = 60;

@@ -1,7 +1,7 @@
 //! The output of ApacheBench (ab 2.3), label for label, for scripts that parse it.
 //!
-//! Differences: times are whole milliseconds, as in ab; `Waiting` is the time to the first byte; later requests on a kept connection have a
-//! `Connect` time of 0.
+//! Differences: times are whole milliseconds, as in ab; `Waiting` is the time to the first byte; later
+//! requests on a kept connection have a `Connect` time of 0.
 
 use std::fmt::Write as _;
 

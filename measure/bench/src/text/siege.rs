@@ -21,7 +21,8 @@ struct Figures {
 impl Figures {
     fn of(document: &Document) -> Figures {
         let outcome = &document.outcome;
-        // siege counts every complete response as a transaction, and a status below 400 (or 401 and 407, which it retries) as a success.
+        // siege counts every complete response as a transaction, and a status below 400 (or 401 and 407,
+        // which it retries) as a success.
         let transactions: u64 = outcome.statuses.values().sum();
         let good = |status: u16| status < 400 || status == 401 || status == 407;
         let successful =

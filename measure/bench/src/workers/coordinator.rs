@@ -16,7 +16,7 @@ use crate::live::Live;
 /// The time from the order to the start; all processes must have read the order by then.
 const AHEAD: Duration = Duration::from_millis(100);
 const REDRAW: Duration = Duration::from_millis(100);
-/// A process reports ten times a second. One that is silent for this long is stopped or stuck.
+/// A process reports ten times a second. A process silent for this long is stopped or stuck.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The place of the processes.

@@ -1,5 +1,6 @@
-//! Brings workers on other machines and their coordinator together, by a shared token and the same load on both sides. A connection is trusted with
-//! nothing until its first frame, of bounded length and time, has been checked.
+//! Brings workers on other machines and their coordinator together, by a shared token and the same load on
+//! both sides. A connection is trusted with nothing until its first frame, of bounded length and time, has
+//! been checked.
 
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};

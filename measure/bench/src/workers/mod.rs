@@ -1,12 +1,13 @@
 //! `--workers N`: one run by several processes of this program on one machine.
 //!
-//! Each process reads the same command line and takes its part of the scenario ([`load::scenario::Part`]), so the parts add up to the run of one
-//! process. An environment variable holds its number; it reads orders from standard input and writes frames to standard output (`frame`). All
-//! processes connect, report that they are ready, and begin at the moment that the coordinator names. A process exits when its standard input ends,
+//! Each process reads the same command line and takes its part of the scenario ([`load::scenario::Part`]), so
+//! the parts add up to the run of one process. An environment variable holds its number; it reads orders from
+//! standard input and writes frames to standard output (`frame`). All processes connect, report that they are
+//! ready, and begin at the moment that the coordinator names. A process exits when its standard input ends,
 //! so none outlives the coordinator.
 //!
-//! `--listen` and `--join` do the same with machines: frames and orders share a TCP connection (`join`), and the start is a delay, because the
-//! machines have no common clock.
+//! `--listen` and `--join` do the same with machines: frames and orders share a TCP connection (`join`), and
+//! the start is a delay, because the machines have no common clock.
 
 mod coordinator;
 mod fleet;

@@ -75,7 +75,8 @@ fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl 
     why
 }
 
-/// Reads orders until the coordinator is gone. The coordinator ends when it has all reports; a worker that has `ended` by then has done its part.
+/// Reads orders until the coordinator is gone. The coordinator ends when it has all reports; a worker that
+/// has `ended` by then has done its part.
 fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &AtomicBool) {
     let mut from = BufReader::new(from);
     while let Ok(Some(order)) = frame::read(&mut from) {

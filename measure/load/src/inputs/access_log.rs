@@ -1,7 +1,8 @@
 //! Reads an access log as traffic: requests with their times.
 //!
-//! A server writes a line when a request ends. If the line has the duration, the request is sent that much earlier. Times in whole seconds are
-//! spread evenly over the second, in file order. That keeps the rate of each second without inventing bursts.
+//! A server writes a line when a request ends. If the line has the duration, the request is sent that much
+//! earlier. Times in whole seconds are spread evenly over the second, in file order. That keeps the rate of
+//! each second without inventing bursts.
 
 use std::collections::HashMap;
 use std::io::BufRead;

@@ -121,8 +121,8 @@ fn checked(method: &str, target: &str) -> Option<(String, String)> {
     (sendable && clean).then(|| (method.to_owned(), target.to_owned()))
 }
 
-/// Returns the duration. Firebrick's own formats end in seconds with four decimals: the total; or the total, the time in the queue and the time in
-/// the app.
+/// Returns the duration. Firebrick's own formats end in seconds with four decimals: the total; or the total,
+/// the time in the queue and the time in the app.
 fn took(rest: &str) -> Option<i64> {
     let numbers: Vec<&str> = rest.split(' ').rev().take_while(|word| four_digits(word)).collect();
     let total = match numbers[..] {
@@ -162,7 +162,8 @@ fn microseconds(ms: f64) -> i64 {
     (ms * 1e3).clamp(0.0, 1e15) as i64
 }
 
-/// Parses `2026-01-31T12:00:00.042+00:00 heroku[router]: at=info method=GET path="/" … connect=1ms service=18ms status=200`.
+/// Parses `2026-01-31T12:00:00.042+00:00 heroku[router]: at=info method=GET path="/" … connect=1ms
+/// service=18ms status=200`.
 fn router(line: &str) -> Option<LogLine> {
     let (at_us, fine) = line.split(' ').find_map(moment)?;
     let value = |name: &str| {

@@ -1,7 +1,7 @@
 //! Parsers of flags and files, giving the parts of a [`crate::Scenario`].
 //!
-//! Contract: pure. Nothing here opens a file or a connection. An error describes what is expected, with an example. The caller adds the flag's name
-//! in front; parsers of files add `file:line` themselves.
+//! Contract: pure. Nothing here opens a file or a connection. An error describes what is expected, with an
+//! example. The caller adds the flag's name in front; parsers of files add `file:line` themselves.
 
 pub mod access_log;
 pub mod amount;

@@ -18,7 +18,8 @@ pub struct ParsedUrl {
     pub user: Option<(String, String)>,
 }
 
-/// Parses a URL. Without a scheme it is `http`. Non-ASCII letters in path and query are percent-encoded, as in browsers. A fragment is removed.
+/// Parses a URL. Without a scheme it is `http`. Non-ASCII letters in path and query are percent-encoded, as
+/// in browsers. A fragment is removed.
 ///
 /// # Errors
 /// The mistake, and a description of what is expected.
@@ -133,8 +134,8 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     Ok((host.to_owned(), port))
 }
 
-/// Parses an IPv6 address, possibly with the zone of a link-local one: `fe80::1%25eth0` (RFC 6874), or `fe80::1%eth0` as other programs write it.
-/// The result has the latter form.
+/// Parses an IPv6 address, possibly with the zone of a link-local one: `fe80::1%25eth0` (RFC 6874), or
+/// `fe80::1%eth0` as other programs write it. The result has the latter form.
 fn ipv6(text: &str) -> Result<String, String> {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),

@@ -1,4 +1,5 @@
-//! Decodes the chunked transfer coding from input that is split anywhere. Strict: lines end with CRLF, sizes have at most 16 digits.
+//! Decodes the chunked transfer coding from input that is split anywhere. Strict: lines end with CRLF, sizes
+//! have at most 16 digits.
 
 /// The limit for the sum of all extensions and trailers of a body, in bytes.
 const LONGEST_ASIDE: usize = 16 * 1024;

@@ -1,4 +1,5 @@
-//! Parses the head of an HTTP/1 response, as far as it matters for the connection. Strict: ambiguous heads are rejected.
+//! Parses the head of an HTTP/1 response, as far as it matters for the connection. Strict: ambiguous heads
+//! are rejected.
 
 /// The rule for finding the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +32,8 @@ impl Head {
 /// The most fields in a head; more are rejected.
 pub(crate) const MOST_FIELDS: usize = 128;
 
-/// Parses a complete head, including its empty line. `to_head`: the request was HEAD, so there is no body. Calls `field` with the name and value of
-/// each field.
+/// Parses a complete head, including its empty line. `to_head`: the request was HEAD, so there is no body.
+/// Calls `field` with the name and value of each field.
 ///
 /// # Errors
 /// The reason why the head is invalid.

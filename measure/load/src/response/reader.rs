@@ -1,7 +1,8 @@
 //! Splits a stream of bytes into responses, wherever the input is cut.
 //!
-//! Speed: a server usually sends the same head for the same request, except for the date. So the last head is kept with its meaning, and a head of
-//! the same bytes is not parsed again. All other heads go through [`head::parse`].
+//! Speed: a server usually sends the same head for the same request, except for the date. So the last head is
+//! kept with its meaning, and a head of the same bytes is not parsed again. All other heads go through
+//! [`head::parse`].
 
 use memchr::memmem;
 
@@ -141,7 +142,8 @@ impl Reader {
         Ok(used)
     }
 
-    /// Completes a head with these bytes. Returns the head if earlier bytes belong to it, and the number of these bytes that belong to it.
+    /// Completes a head with these bytes. Returns the head if earlier bytes belong to it, and the number of
+    /// these bytes that belong to it.
     #[allow(clippy::type_complexity)]
     fn complete_head(&mut self, bytes: &[u8]) -> Result<Option<(Option<Vec<u8>>, usize)>, String> {
         let before = self.partial.len();
@@ -215,7 +217,8 @@ impl Reader {
     }
 }
 
-/// Rejects other protocols at once. Without this check, a server that uses another protocol, or ends lines without CR, would cost a whole time-out.
+/// Rejects other protocols at once. Without this check, a server that uses another protocol, or ends lines
+/// without CR, would cost a whole time-out.
 fn looks_like_http(bytes: &[u8]) -> Result<(), String> {
     let start = b"HTTP/1.";
     let same = bytes.iter().zip(start).all(|(byte, expected)| byte == expected);

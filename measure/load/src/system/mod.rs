@@ -1,7 +1,8 @@
-//! Differences between Linux and other systems: a timer precise to about ten microseconds, because tokio's timers have a resolution of one
-//! millisecond.
+//! Differences between Linux and other systems: a timer precise to about ten microseconds, because tokio's
+//! timers have a resolution of one millisecond.
 //!
-//! Contract: [`Timer::sleep`] returns after that time, never before. The future may be dropped and `sleep` called again.
+//! Contract: [`Timer::sleep`] returns after that time, never before. The future may be dropped and `sleep`
+//! called again.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

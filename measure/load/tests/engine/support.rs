@@ -28,7 +28,8 @@ pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAd
     address
 }
 
-/// Starts a server that responds with `respond(head, number of earlier requests on the connection)`. It closes the connection on `None`.
+/// Starts a server that responds with `respond(head, number of earlier requests on the connection)`. It
+/// closes the connection on `None`.
 pub fn responding(respond: impl Fn(&str, usize) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut stream| {
         let mut number = 0;

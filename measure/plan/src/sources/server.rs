@@ -125,8 +125,8 @@ struct Point {
     requests: u64,
 }
 
-/// Returns requests per second in the busiest minute and on average, and the length of the history in seconds; `None` for less than a minute, or
-/// without requests.
+/// Returns requests per second in the busiest minute and on average, and the length of the history in
+/// seconds; `None` for less than a minute, or without requests.
 fn busiest(points: &[Point]) -> Option<(f64, f64, f64)> {
     let sum = |points: &[Point]| -> (f64, f64) {
         (

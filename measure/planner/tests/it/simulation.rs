@@ -1,5 +1,5 @@
-//! Compares the formulas with a simulation: one queue, c servers, independent arrivals, and service times that are constant, exponential, gamma or
-//! log-normal. The bounds are those in docs/plan.md.
+//! Compares the formulas with a simulation: one queue, c servers, independent arrivals, and service times
+//! that are constant, exponential, gamma or log-normal. The bounds are those in docs/plan.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -127,7 +127,8 @@ fn assert_within(spread: Spread, bounds: &Bounds) {
     let mut wrong = Vec::new();
     for servers in SERVERS {
         for utilisation in LOADS {
-            // Waits in busy queues are strongly correlated, more so with irregular services, so these cases take more samples.
+            // Waits in busy queues are strongly correlated, more so with irregular services, so these cases
+            // take more samples.
             let requests = match utilisation {
                 high if high > 0.9 && spread.cv() > 1.0 => 6_000_000,
                 high if high > 0.85 => 1_200_000,

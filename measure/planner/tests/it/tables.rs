@@ -1,5 +1,6 @@
-//! Tests of predictions against three published tables of processes x threads (Puma 5.6, two cores, 600 requests at concurrency 30 by `siege -c30
-//! -r20`, whose duration includes the time in which the last users finish alone).
+//! Tests of predictions against three published tables of processes x threads (Puma 5.6, two cores, 600
+//! requests at concurrency 30 by `siege -c30 -r20`, whose duration includes the time in which the last users
+//! finish alone).
 
 use crate::published;
 

@@ -154,8 +154,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns ticks whose labels do not overlap, with the start of each label. The last tick is always kept, because it shows the end of the axis;
-    /// round values are preferred.
+    /// Returns ticks whose labels do not overlap, with the start of each label. The last tick is always kept,
+    /// because it shows the end of the axis; round values are preferred.
     fn labelled_ticks(&self, sheet: &Sheet) -> Vec<(Tick, f64)> {
         let mut kept: Vec<(Tick, f64)> = Vec::new();
         let (first, others): (Vec<Tick>, Vec<Tick>) =
@@ -259,8 +259,8 @@ struct Label {
     text: String,
 }
 
-/// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from right to left, so that lines up to
-/// higher rows pass no label of a lower row.
+/// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from
+/// right to left, so that lines up to higher rows pass no label of a lower row.
 fn place_marks(sheet: &Sheet, marks: &[VerticalLine], x: &Across) -> (Vec<Label>, usize) {
     let mut rows: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut placed = Vec::new();

@@ -1,5 +1,5 @@
-//! Hatching, which distinguishes areas on paper without colours. The style sheet shows it in print only. It is drawn line by line, because printer
-//! drivers turn patterns into bitmaps of many megabytes.
+//! Hatching, which distinguishes areas on paper without colours. The style sheet shows it in print only. It
+//! is drawn line by line, because printer drivers turn patterns into bitmaps of many megabytes.
 
 use super::sheet::{Area, Path, Sheet};
 

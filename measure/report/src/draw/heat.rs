@@ -92,8 +92,8 @@ fn draw_cell(sheet: &mut Sheet, plot: &Heat, cell: &Cell, area: Area, one: f64) 
     }
 }
 
-/// Returns a value that fits its cell: in full, or in thousands or millions. Returns an empty text if it does not fit, because a truncated number
-/// would be wrong.
+/// Returns a value that fits its cell: in full, or in thousands or millions. Returns an empty text if it does
+/// not fit, because a truncated number would be wrong.
 fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
     let choices = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
         .into_iter()

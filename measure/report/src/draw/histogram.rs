@@ -48,9 +48,9 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Histogram) -> Ground<'a> {
     }
 }
 
-/// Counts values (each with its count) in buckets of equal width on a log scale (or on a linear one, if `log` is false): about `wanted` buckets
-/// from the smallest to the largest value, including empty ones. Values that are not finite, or not above 0 on a log scale, count with the smallest
-/// value that can be shown.
+/// Counts values (each with its count) in buckets of equal width on a log scale (or on a linear one, if `log`
+/// is false): about `wanted` buckets from the smallest to the largest value, including empty ones. Values
+/// that are not finite, or not above 0 on a log scale, count with the smallest value that can be shown.
 #[must_use]
 pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wanted: usize) -> Vec<Bucket> {
     let to_scale = |value: f64| if log { value.log10() } else { value };

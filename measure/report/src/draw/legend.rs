@@ -55,8 +55,8 @@ fn sample(sheet: &mut Sheet, entry: &Entry, (x, y): (f64, f64)) {
     }
 }
 
-/// Moves positions apart until they are at least `distance` apart, within `from` and `to`, each as close to its original position as possible.
-/// Keeps the order.
+/// Moves positions apart until they are at least `distance` apart, within `from` and `to`, each as close to
+/// its original position as possible. Keeps the order.
 pub(crate) fn spread(wanted: &[f64], distance: f64, from: f64, to: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));

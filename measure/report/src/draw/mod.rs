@@ -57,7 +57,8 @@ impl Plot {
         heading(self).1
     }
 
-    /// Returns the plot as a standalone SVG file (UTF-8) with title and note, and with colours for light and dark themes.
+    /// Returns the plot as a standalone SVG file (UTF-8) with title and note, and with colours for light and
+    /// dark themes.
     #[must_use]
     pub fn to_svg(&self) -> String {
         const MARGIN: f64 = 20.0;

@@ -70,8 +70,8 @@ pub(crate) fn label(percentile: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Returns percentiles evenly spaced on the axis of a percentile plot, as far as `count` values determine them, and the maximum. Callers query
-/// their histogram for the value at each.
+/// Returns percentiles evenly spaced on the axis of a percentile plot, as far as `count` values determine
+/// them, and the maximum. Callers query their histogram for the value at each.
 #[must_use]
 pub fn percentile_steps(count: u64) -> Vec<f64> {
     const PER_NINE: f64 = 12.0;

@@ -1,4 +1,5 @@
-//! The layout shared by plots of horizontal bars: a column of labels at the left, or labels above the bars if the plot is narrow.
+//! The layout shared by plots of horizontal bars: a column of labels at the left, or labels above the bars if
+//! the plot is narrow.
 
 use super::ruler::Ruler;
 use super::sheet::{Anchor, Sheet};

@@ -50,7 +50,8 @@ pub(crate) struct Ruler {
 }
 
 impl Ruler {
-    /// Returns an axis for these values, with about `wanted` ticks. It ends at a tick, unless it starts at the smallest value.
+    /// Returns an axis for these values, with about `wanted` ticks. It ends at a tick, unless it starts at
+    /// the smallest value.
     pub fn fit(axis: &Axis, values: impl IntoIterator<Item = f64>, start: Start, wanted: usize) -> Ruler {
         let log = axis.scale == Scale::Log;
         let values = values.into_iter().filter_map(usable).filter(|value| !log || *value > 0.0);

@@ -145,7 +145,8 @@ fn plot() -> impl Strategy<Value = Plot> {
     prop_oneof![lines(), histogram, percentiles, stages, bars, frontier, heat]
 }
 
-/// Asserts that the drawing is XML, and that all parts lie on the sheet; markers may exceed the edge by half their size.
+/// Asserts that the drawing is XML, and that all parts lie on the sheet; markers may exceed the edge by half
+/// their size.
 fn check(svg: &str, width: f64) -> Result<(), TestCaseError> {
     const EDGE: f64 = 12.0;
     let read =

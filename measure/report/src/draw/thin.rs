@@ -7,7 +7,8 @@ use crate::plot::Lines;
 /// The most rows of a table behind a plot.
 pub(crate) const ROWS: usize = 300;
 
-/// Returns the positions of a line, with at most four per horizontal unit: the first, the lowest, the highest, the last.
+/// Returns the positions of a line, with at most four per horizontal unit: the first, the lowest, the
+/// highest, the last.
 pub(crate) fn extremes(positions: &[Option<(f64, f64)>], from: f64, to: f64) -> Vec<Option<(f64, f64)>> {
     if (positions.len() as f64) <= 4.0 * (to - from) {
         return positions.to_vec();

@@ -1,5 +1,6 @@
-//! Lines of facts: queue and connections, CPU and memory, errors, TLS, and a range of workers, one line each; two lines for handlers on mruby; one
-//! line per service; a pause and a maintenance in force; and, while they are news, one line each for a reload, an upgrade, a refork and deaths of workers.
+//! Lines of facts: queue and connections, CPU and memory, errors, TLS, and a range of workers, one line each;
+//! two lines for handlers on mruby; one line per service; a pause and a maintenance in force; and, while they
+//! are news, one line each for a reload, an upgrade, a refork and deaths of workers.
 
 use super::{bar, name, services};
 use crate::number::{bytes, grouped, percent, significant, span, time};

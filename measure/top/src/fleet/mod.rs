@@ -1,12 +1,15 @@
 //! `firebrick top --fleet`: shows several servers on one screen, or on a page for browsers.
 //!
-//! Why: behind a load balancer the question is whether one of the servers differs from the others, and how far a rollout has come. Every server
-//! counts for itself and in the same buckets, so their numbers can be added without loss.
+//! Why: behind a load balancer the question is whether one of the servers differs from the others, and how
+//! far a rollout has come. Every server counts for itself and in the same buckets, so their numbers can be
+//! added without loss.
 //!
 //! Contract:
 //! 1. Servers are queried independently: a frozen or missing server delays no other, and is shown with the reason.
-//! 2. Totals and percentiles cover all servers that answered, as if one server had counted everything ([`stats::Steps`]).
-//! 3. Names are resolved, and the list is read, again and again: new servers join, and removed ones stay visible for [`model::KEPT`].
+//! 2. Totals and percentiles cover all servers that answered, as if one server had counted everything
+//!    ([`stats::Steps`]).
+//! 3. Names are resolved, and the list is read, again and again: new servers join, and removed ones stay
+//!    visible for [`model::KEPT`].
 //! 4. The other servers alone decide what an outlier is, by a stated rule ([`outliers`]).
 
 mod live;

@@ -2,13 +2,14 @@
 //!
 //! Contract:
 //! 1. A server whose last answer is older than [`FRESH`] intervals does not count in the totals.
-//! 2. A server that has left the list stays visible for [`KEPT`]. One that is still in the list stays, even if it does not answer.
+//! 2. A server that has left the list stays visible for [`KEPT`]. A server that is still in the list stays,
+//!    even if it does not answer.
 //! 3. Outliers are judged over [`WINDOW`] to twice that time, so that one slow request in one second does not count.
 
 use super::outliers::{self, Figure};
 use control::ControlAddress;
 use serde::Serialize;
-use stats::{DurationSummary, Interval, Load, ServerSnapshot, FineBuckets, WorkerState};
+use stats::{DurationSummary, FineBuckets, Interval, Load, ServerSnapshot, WorkerState};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

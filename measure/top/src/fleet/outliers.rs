@@ -1,8 +1,9 @@
 //! Finds servers that differ from the others. Pure.
 //!
-//! The rule: among at least [`LEAST`] servers, a value is an outlier if it is more than [`FAR`] scaled median absolute deviations above the median,
-//! and as far above it as the figure itself requires ([`Figure`]). Outliers do not move the median and its deviation, as they would move a mean.
-//! The figure's requirement keeps a millisecond from separating servers that are all alike.
+//! The rule: among at least [`LEAST`] servers, a value is an outlier if it is more than [`FAR`] scaled median
+//! absolute deviations above the median, and as far above it as the figure itself requires ([`Figure`]).
+//! Outliers do not move the median and its deviation, as they would move a mean. The figure's requirement
+//! keeps a millisecond from separating servers that are all alike.
 
 /// The smallest number of servers that can be compared.
 pub(crate) const LEAST: usize = 4;

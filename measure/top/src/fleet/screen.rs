@@ -1,4 +1,5 @@
-//! The screen of a fleet: sums, versions and rollouts, one line per server, and the values in which the selected server is an outlier.
+//! The screen of a fleet: sums, versions and rollouts, one line per server, and the values in which the
+//! selected server is an outlier.
 //!
 //! Contract: any area can be drawn, however small; lists show how many lines are hidden. Pure.
 

@@ -1,7 +1,7 @@
 //! The servers of a fleet: typed addresses and those of a file. A name stands for all of its addresses.
 //!
-//! Contract: no text causes a panic. A mistake names the word, or the file and the line, and the expected form. A list that has been read once is
-//! kept while the file cannot be read again.
+//! Contract: no text causes a panic. A mistake names the word, or the file and the line, and the expected
+//! form. A list that has been read once is kept while the file cannot be read again.
 
 use control::ControlAddress;
 use std::collections::BTreeSet;

@@ -1,12 +1,14 @@
 //! Checks that no modules of a crate use each other in a circle.
 //!
-//! 1. At each level of a crate's tree of modules, the siblings of one parent use each other in one direction only. What a module and
+//! 1. At each level of a crate's tree of modules, the siblings of one parent use each other in one direction
+//!    only. The parts that a module and
 //!    its descendants name through `crate::`, `super::` and `self::` counts as used by the module.
-//! 2. A parent that names its children is no arrow. A name that the parent re-exports (`pub use child::X`) is an arrow to that child.
+//! 2. A parent that names its children is no arrow. A name that the parent re-exports (`pub use child::X`) is
+//!    an arrow to that child.
 //! 3. Tests are left out: items under `#[cfg(test)]` and files named `tests.rs` or `*_tests.rs`.
 //!
-//! The text is read, not compiled. Left out are therefore: names that a parent defines itself, or that its glob re-exports bring,
-//! and calls of methods, which name no module.
+//! The text is read, not compiled. Left out are therefore: names that a parent defines itself, or that its
+//! glob re-exports bring, and calls of methods, which name no module.
 
 mod source;
 

@@ -1,22 +1,51 @@
 //! Checks the English of comments, as far as a program can: the subject of a sentence is a named thing.
 //!
 //! 1. No sentence begins with a pronoun that stands for a person or for a thing not named yet: [`BEGINNINGS`].
-//! 2. No comment has one of the [`PHRASES`], which have a plain word: "is told" is "gets" or "receives", "is none" is "does not count".
-//! 3. The comments of Rust and of Ruby are checked, tests included. Code, and text between backquotes or quotes, is not.
+//! 2. No comment has one of the [`PHRASES`], which have a plain word: "is told" is "gets" or "receives", "is
+//!    none" is "does not count".
+//! 3. The comments of Rust and of Ruby are checked, tests included. Code, and text between backquotes or
+//!    quotes, is not.
 
 use crate::workspace::{crates, files};
 use std::path::Path;
 
 /// First words of sentences.
 const BEGINNINGS: &[&str] = &[
-    "Who ", "Whoever ", "Whose ", "Nobody ", "Somebody ", "One that ", "One which ", "That of ", "Those of ", "What is ", "What was ",
-    "What it ", "What has ", "What a ", "What an ", "What the ", "What may ", "What cannot ",
+    "Who ",
+    "Whoever ",
+    "Whose ",
+    "Nobody ",
+    "Somebody ",
+    "One that ",
+    "One which ",
+    "That of ",
+    "Those of ",
+    "What is ",
+    "What was ",
+    "What it ",
+    "What has ",
+    "What a ",
+    "What an ",
+    "What the ",
+    "What may ",
+    "What cannot ",
 ];
 
 /// Phrases at any place.
 const PHRASES: &[&str] = &[
-    " is told", " are told", " be told", " was told", " were told", " been told", "whoever", "nobody", "somebody", "lies beside",
-    " by the word of", " is nobody's", " to whom ",
+    " is told",
+    " are told",
+    " be told",
+    " was told",
+    " were told",
+    " been told",
+    "whoever",
+    "nobody",
+    "somebody",
+    "lies beside",
+    " by the word of",
+    " is nobody's",
+    " to whom ",
 ];
 
 /// Endings that make a phrase mean something else.
@@ -51,7 +80,7 @@ fn fault(text: &str, begins: bool) -> Option<&'static str> {
 
 #[test]
 fn comments_name_their_subjects() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root");
     let mut folders: Vec<_> = crates(&root).1.into_values().map(|folder| root.join(folder)).collect();
     folders.push(root.join("worker/lib"));
     let mut faults = Vec::new();
@@ -67,7 +96,7 @@ fn comments_name_their_subjects() {
                 continue;
             };
             if let Some(found) = fault(&text, begins) {
-                let name = file.strip_prefix(root.canonicalize().expect("the root")).unwrap_or(&file).display();
+                let name = file.strip_prefix(&root).unwrap_or(&file).display();
                 faults.push(format!("{name}:{}: {found:?} in: {text}", number + 1));
             }
             begins = text.trim_end().ends_with(['.', ':', '?']);
@@ -75,7 +104,11 @@ fn comments_name_their_subjects() {
     }
     faults.sort();
     faults.dedup();
-    assert!(faults.is_empty(), "name the subject (the client, the worker, the entry):\n{}", faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "name the subject (the client, the worker, the entry):\n{}",
+        faults.join("\n")
+    );
 }
 
 #[test]
@@ -92,5 +125,8 @@ fn faults_are_found() {
         assert_eq!(fault(text, begins), expected, "{text}");
     }
     assert_eq!(comment("    /// The `Who ` of \"nobody\" here", false).as_deref(), Some("The x of x here"));
-    assert_eq!((comment("let x = 1; // no", false), comment("  # Ruby", true).as_deref()), (None, Some("Ruby")));
+    assert_eq!(
+        (comment("let x = 1; // no", false), comment("  # Ruby", true).as_deref()),
+        (None, Some("Ruby"))
+    );
 }

@@ -1,5 +1,6 @@
-//! `make unit` skips rustdoc's run of examples in comments, which would take a second or two per crate and find none. So there must be no such
-//! examples: a block of code in a comment names its language, and that is not Rust.
+//! `make unit` skips rustdoc's run of examples in comments, which would take a second or two per crate and
+//! find none. So there must be no such examples: a block of code in a comment names its language, and that is
+//! not Rust.
 
 use crate::workspace::sources;
 

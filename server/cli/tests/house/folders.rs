@@ -1,6 +1,7 @@
-//! The folders of the workspace are floors, too: the section "Folders" of ARCHITECTURE.md is a table with the columns folder, contents, may
-//! use. A crate may use the crates of its own folder, and of those that its row names. An entry of the third column is a folder or one
-//! crate's folder. A row for one crate goes before the row of the folder around it.
+//! The folders of the workspace are floors, too: the section "Folders" of ARCHITECTURE.md is a table with the
+//! columns folder, contents, may use. A crate may use the crates of its own folder, and of those that its row
+//! names. An entry of the third column is a folder or one crate's folder. A row for one crate goes before the
+//! row of the folder around it.
 
 use crate::workspace::{self, Dependencies, Folders};
 use std::path::Path;

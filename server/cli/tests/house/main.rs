@@ -1,11 +1,14 @@
-//! Checks that the map of crates and the crates agree: the floors in ARCHITECTURE.md and the dependencies in docs/internals/crates.md.
+//! Checks that the map of crates and the crates agree: the floors in ARCHITECTURE.md and the dependencies in
+//! docs/internals/crates.md.
 //!
-//! 1. Every crate of the workspace stands on one floor and has one row in the table of dependencies, and no other crate has.
+//! 1. Every crate of the workspace stands on one floor and has one row in the table of dependencies, and no
+//!    other crate has.
 //! 2. A crate depends on exactly the crates that its row names under "may use". Dependencies of tests alone are marked:
 //!    `http` (tests).
 //! 3. A crate uses crates of lower floors only; so do its tests.
 //! 4. A crate uses crates of the folders only that the section "Folders" of ARCHITECTURE.md allows.
-//! 5. No type has a name that says nothing without its file, no public name means two things, and comments are plain English.
+//! 5. No type has a name that says nothing without its file, no public name means two things, and comments
+//!    are plain English.
 //! 6. The column "used by" follows from "may use"; `FIREBRICK_REGENERATE=1 cargo test -p cli --test house` writes it.
 
 mod circles;
@@ -154,7 +157,8 @@ const DEPENDENCIES: &str = "
 | `wire` | - | `pool` |
 ";
 
-/// Returns the faults of a map for these crates, each written as "crate: its dependencies", with a * after dependencies of tests.
+/// Returns the faults of a map for these crates, each written as "crate: its dependencies", with a * after
+/// dependencies of tests.
 fn differences(floors: &str, dependencies: &str, crates: &[&str]) -> Vec<String> {
     let crates = crates.iter().map(|line| {
         let (name, used) = line.split_once(':').expect("a colon");

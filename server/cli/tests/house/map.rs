@@ -1,6 +1,6 @@
-//! The map of crates: the floors are the section "Code map" of ARCHITECTURE.md, a table with the columns floor, crate, what it does (the lowest
-//! floor first; an empty first cell means the floor of the row above). The dependencies are the table in docs/internals/crates.md, with the
-//! columns crate, may use, used by.
+//! The map of crates: the floors are the section "Code map" of ARCHITECTURE.md, a table with the columns
+//! floor, crate, what it does (the lowest floor first; an empty first cell means the floor of the row above).
+//! The dependencies are the table in docs/internals/crates.md, with the columns crate, may use, used by.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! Tests that no code of the program or of a worker uses the macros that panic when standard output or standard error cannot be written; crate
-//! `output` has replacements. Examples, tests and build scripts may use them.
+//! Tests that no code of the program or of a worker uses the macros that panic when standard output or
+//! standard error cannot be written; crate `output` has replacements. Examples, tests and build scripts may
+//! use them.
 
 use crate::workspace::{before_tests, sources};
 

@@ -1,5 +1,5 @@
-//! Compares two lists of optimization levels in the workspace's Cargo.toml: each crate in the list of the `release` profile must also be in the
-//! list of the `dist` profile, with which packages are built.
+//! Compares two lists of optimization levels in the workspace's Cargo.toml: each crate in the list of the
+//! `release` profile must also be in the list of the `dist` profile, with which packages are built.
 
 use std::collections::BTreeSet;
 use std::path::Path;

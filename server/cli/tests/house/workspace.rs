@@ -12,8 +12,8 @@ pub type Dependencies = BTreeMap<String, BTreeSet<String>>;
 /// The crates with a folder of each, relative to the root.
 pub type Folders = BTreeMap<String, PathBuf>;
 
-/// Reads the metadata of the workspace in `root`. Crates are named after the last part of their folders, because a package may need another
-/// name (`http` is taken on crates.io); the worker is `worker/native`.
+/// Reads the metadata of the workspace in `root`. Crates are named after the last part of their folders,
+/// because a package may need another name (`http` is taken on crates.io); the worker is `worker/native`.
 pub fn crates(root: &Path) -> (Dependencies, Folders) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -41,7 +41,7 @@ pub struct Counts {
     routes: Mutex<HashMap<Box<str>, Arc<RouteCounts>>>,
 }
 
-/// The counts of a route. A kept response knows them, so that a hit looks for nothing.
+/// The counts of a route. A kept response has a reference to them, so that a hit needs no search.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCounts {
     hits: AtomicU64,
@@ -73,7 +73,8 @@ pub struct RouteCount {
 }
 
 impl Counts {
-    /// Counts a kept response, and tells the exchange its route. `known`: where it remembers the counts of its route.
+    /// Counts a response sent from the cache, and tells the exchange its route. `known`: the kept response's
+    /// reference to the counts of its route.
     #[inline]
     pub(crate) fn sent(&self, answer: Answer, key: &[u8], known: &OnceLock<Arc<RouteCounts>>, trace: &Trace) {
         self.answers[answer as usize].fetch_add(1, Ordering::Relaxed);
@@ -141,12 +142,12 @@ impl Counts {
         self.answer(Answer::Stale)
     }
 
-    /// Requests whose kept response the origin has confirmed.
+    /// Requests whose kept response the origin has confirmed with a 304.
     pub fn validated(&self) -> u64 {
         self.answer(Answer::Validated)
     }
 
-    /// Requests that waited for an equal one and got its response.
+    /// Requests that waited for an equal request and got its response.
     pub fn collapsed(&self) -> u64 {
         self.answer(Answer::Collapsed)
     }

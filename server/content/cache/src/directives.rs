@@ -2,8 +2,9 @@
 //!
 //! Contract:
 //! 1. Names have any case; values are tokens or quoted strings. An unknown directive is ignored.
-//! 2. A lifetime that is no number of seconds counts as 0, so the response is stale (section 4.2.1). A number is at most 2^31.
-//! 3. Of two lifetimes with the same name the shorter one counts: the sender has contradicted itself.
+//! 2. A lifetime that is not a number of seconds counts as 0, so the response is stale (section 4.2.1). A
+//!    number is at most 2^31.
+//! 3. If a directive is repeated with two lifetimes, the shorter one counts.
 
 use handler::Fields;
 
@@ -13,7 +14,7 @@ const MOST: u64 = 1 << 31;
 /// The names of fields in `no-cache="Name"` or `private="Name"`, in lower case.
 pub(crate) type FieldNames = Vec<Box<[u8]>>;
 
-/// What a response says about its use.
+/// The Cache-Control directives of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ResponseDirectives {
     pub(crate) no_store: bool,
@@ -34,7 +35,7 @@ pub(crate) struct ResponseDirectives {
     pub(crate) private_fields: FieldNames,
 }
 
-/// What a request says about kept responses.
+/// The Cache-Control directives of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) no_store: bool,
@@ -104,7 +105,7 @@ impl RequestDirectives {
 
     fn take(&mut self, name: &[u8], value: Option<&[u8]>) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        // A request whose number cannot be read asks for nothing: a client must not be able to make a response stale by a mistake.
+        // A directive with an invalid number is ignored: a client's mistake must not make a response stale.
         let number = || value.and_then(seconds);
         match name.len() {
             7 if is("max-age") => self.max_age = number().or(self.max_age),
@@ -128,10 +129,11 @@ fn lifetime(value: Option<&[u8]>) -> u64 {
     value.and_then(seconds).unwrap_or(0)
 }
 
-/// Returns the names in the argument of `no-cache` or `private`; `None` without one, which concerns the whole response.
+/// Returns the field names in the argument of `no-cache` or `private`; `None` without an argument, when the
+/// directive concerns the whole response.
 fn names(value: Option<&[u8]>) -> Option<impl Iterator<Item = Box<[u8]>> + '_> {
     let names = value?.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
-    // An argument that names nothing is taken for the stricter form.
+    // An argument without names is treated as no argument, which is stricter.
     names.clone().next()?;
     Some(names.map(|name| name.to_ascii_lowercase().into()))
 }
@@ -154,7 +156,7 @@ impl<'a> Iterator for Directives<'a> {
         let after = after.trim_ascii_start();
         if let Some(quoted) = after.strip_prefix(b"\"") {
             let (value, rest) = unquote(quoted);
-            // Whatever stands between the quote and the comma belongs to no directive.
+            // Text between the quote and the comma belongs to no directive.
             self.0 = &rest[rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len())..];
             return Some((name, Some(value)));
         }
@@ -164,7 +166,8 @@ impl<'a> Iterator for Directives<'a> {
     }
 }
 
-/// Returns the text of a quoted string (RFC 9110 section 5.6.4) after its first quote, and the rest. Without a second quote, all of it is the text.
+/// Returns the text of a quoted string (RFC 9110 section 5.6.4) after its first quote, and the rest. Without
+/// a second quote, all of it is the text.
 fn unquote(text: &[u8]) -> (std::borrow::Cow<'_, [u8]>, &[u8]) {
     let mut plain = Vec::new();
     let mut at = 0;

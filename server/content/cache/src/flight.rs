@@ -2,8 +2,9 @@
 //!
 //! Contract:
 //! 1. There is at most one leader for each key. It ends its flight by [`Leader::end`], or by being dropped.
-//! 2. Whoever waits learns how the flight has ended. After [`Outcome::Kept`] the response is in the store; after [`Outcome::Failed`] the stale one
-//!    may be sent; after [`Outcome::Alone`] each goes to the origin itself; after [`Outcome::Abandoned`] the next one leads.
+//! 2. Each waiting request gets the outcome of the flight. After [`Outcome::Kept`] the response is in the
+//!    store; after [`Outcome::Failed`] the stale response may be sent; after [`Outcome::Alone`] each request
+//!    goes to the origin itself; after [`Outcome::Abandoned`] the next waiting request leads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +67,7 @@ impl Flights {
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Flight>> {
-        // Nothing in here panics while the lock is held.
+        // No code panics while it holds the lock.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

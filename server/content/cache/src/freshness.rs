@@ -12,7 +12,7 @@ pub(crate) enum Lifetime {
     Explicit(Duration),
     /// Derived from Last-Modified (section 4.2.2).
     Heuristic(Duration),
-    /// Nothing is known: stale at once.
+    /// Neither a lifetime nor a validator: stale at once.
     Unknown,
 }
 
@@ -25,11 +25,12 @@ impl Lifetime {
     }
 }
 
-/// The share of the time since Last-Modified that a response is fresh: one part in this many (section 4.2.2).
+/// The heuristic lifetime is the time since Last-Modified divided by this number (section 4.2.2).
 const HEURISTIC_PARTS: u32 = 10;
 
-/// Returns the lifetime of a response that arrived at `now`. `targeted`: the directives are those of CDN-Cache-Control, which overrides Expires, too.
-/// `heuristic`: the longest lifetime without an explicit one.
+/// Returns the lifetime of a response that arrived at `now`. `targeted`: the directives are those of
+/// CDN-Cache-Control, which also overrides Expires. `heuristic`: the longest lifetime if the response states
+/// none.
 pub(crate) fn lifetime(
     status: u16,
     fields: &Fields,
@@ -61,7 +62,8 @@ fn is_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Returns the value of the only Expires field; `None` if it cannot be read, which means "already expired" (RFC 9111 section 5.3).
+/// Returns the value of the only Expires field; `None` if it cannot be read, which means "already expired"
+/// (RFC 9111 section 5.3).
 fn expires(fields: &Fields) -> Option<SystemTime> {
     let mut values = fields.all("expires");
     let only = values.next().filter(|_| values.next().is_none())?;

@@ -8,7 +8,8 @@ use crate::vary::{Selection, Vary};
 use bytes::Bytes;
 use handler::Fields;
 
-/// Reads Cache-Control, CDN-Cache-Control and Vary of a response, and selects by the fields of a request. Returns whether `no-store` was found.
+/// Reads Cache-Control, CDN-Cache-Control and Vary of a response, and selects by the fields of a request.
+/// Returns whether `no-store` was found.
 pub fn fields(response: &Fields, request: &Fields) -> bool {
     let read = ResponseDirectives::of(response);
     let _ = (targeted::read(response), RequestDirectives::of(request));

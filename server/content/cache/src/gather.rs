@@ -1,12 +1,14 @@
-//! Reads the body of a response that will be kept, at the origin's pace, while the client that asked first reads it at its own.
+//! Reads the body of a response that will be kept, at the origin's pace, while the first client reads it at
+//! its own pace.
 //!
-//! Why: other clients wait for this body. A client that reads slowly, or goes away, must not make them wait.
+//! Why: other clients wait for this body. A first client that reads slowly, or disconnects, must not delay
+//! them.
 //!
 //! Contract:
-//! 1. At most `most` bytes are held, and the chunk that did not fit. A longer body is not kept: the client goes on reading it from the origin itself,
-//!    at its own pace.
+//! 1. At most `most` bytes are held, plus the chunk that did not fit. A longer body is not kept; the client
+//!    reads the rest directly from the origin, at its own pace.
 //! 2. The body is read to its end even if the client has gone.
-//! 3. [`Gathered::done`] tells the whole body; `None` if it was too long, or broke off.
+//! 3. [`Gathered::done`] returns the whole body; `None` if it was too long or broke off.
 
 use bytes::{Bytes, BytesMut};
 use handler::{BodyStream, Chunk, Failure, FileRegion};
@@ -26,7 +28,7 @@ pub(crate) enum Unkept {
 
 struct Shared {
     origin: Option<Box<dyn BodyStream>>,
-    /// What the origin has sent.
+    /// The bytes that the origin has sent.
     bytes: BytesMut,
     /// Counts them.
     reserved: Reserved,
@@ -122,7 +124,8 @@ impl Gathered {
     }
 }
 
-/// Reads a part of a file that was made for the response, and is not longer than what is kept. It is in memory, or was written a moment ago.
+/// Reads a part of an unnamed file that holds one response and is not longer than `most`. Its bytes are in
+/// memory, or were written a moment ago.
 pub(crate) fn read(region: &FileRegion) -> Result<Vec<u8>, Failure> {
     let mut bytes = vec![0; usize::try_from(region.len).unwrap_or(usize::MAX)];
     let read = region.file.read_exact_at(&mut bytes, region.offset);
@@ -140,7 +143,8 @@ impl Shared {
         self.bytes.len() as u64 + length <= self.most as u64
     }
 
-    /// Adds a chunk. A part of a file, which is where the worker's link has put the body, is read: at most `most` bytes.
+    /// Adds a chunk. A chunk in a file, where the worker's link has put the body, is read: at most `most`
+    /// bytes.
     fn take(&mut self, chunk: Chunk) -> Result<(), Failure> {
         match chunk {
             Chunk::Bytes(bytes) => self.bytes.extend_from_slice(&bytes),

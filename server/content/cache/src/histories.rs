@@ -1,7 +1,9 @@
-//! Random histories of requests against a model of RFC 9111: nothing that belongs to one client is sent to another.
+//! Checks random histories of requests against a model of RFC 9111: no response that belongs to one client is
+//! sent to another.
 //!
-//! The model knows each response by a serial number in its body, who asked for it, and what its fields said. It is written without the cache's own
-//! parsers: the fields are chosen from a list, and the model knows what each choice means.
+//! The model identifies each response by a serial number in its body, and records the client that requested
+//! it and its fields. It does not use the cache's parsers: the fields come from a list, and the model knows
+//! the meaning of each entry.
 
 use crate::policy::Policy;
 use crate::service::{Cache, Origin};
@@ -16,11 +18,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// What a response says, in the model's terms.
+/// The terms of a response in the model.
 #[derive(Debug, Clone, Copy)]
 struct ResponseTerms {
     fields: &'static [(&'static str, &'static str)],
-    /// It may be kept for other clients, if nothing else forbids it.
+    /// The response may be kept for other clients, unless another term forbids it.
     shared: bool,
     public: bool,
     sets_cookie: bool,
@@ -132,11 +134,11 @@ struct Step {
     cookie: bool,
     authorization: bool,
     language: &'static str,
-    /// A field of which the app makes its links.
+    /// A field that the app uses to build its links.
     forwarding: Option<(&'static str, &'static str)>,
     /// Whether the client is a trusted proxy.
     trusted: bool,
-    /// What the app will say if it is asked.
+    /// The number of the response that the app will give to this request.
     said: usize,
     status: u16,
     streams: bool,
@@ -172,7 +174,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Fields with which a client could have its links written into the page of another.
+/// Fields with which a client could get its own links into another client's page.
 const FORWARDED: &[(&str, &str)] = &[
     ("X-Forwarded-Host", "one.example"),
     ("x-forwarded-host", "other.example"),
@@ -183,11 +185,11 @@ const FORWARDED: &[(&str, &str)] = &[
     ("X-HTTP-Method-Override", "DELETE"),
 ];
 
-/// The app: it tells each response by a number, and confirms no version.
+/// The app: it numbers its responses, and confirms no version.
 #[derive(Default)]
 struct App {
     next: RefCell<Option<(usize, u16, bool)>>,
-    /// What was said, by the number in the body.
+    /// The terms of each response, by the number in its body.
     said: RefCell<Vec<usize>>,
 }
 
@@ -228,7 +230,7 @@ fn asked(step: &Step) -> Request {
     Request { peer: Rc::new(peer), ..request }
 }
 
-/// Returns what the app makes its links of.
+/// Returns the field that the app builds its links from.
 fn link(step: &Step) -> Option<(String, &'static str)> {
     step.forwarding
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_start_matches("for=192.0.2.7;")))
@@ -258,7 +260,7 @@ fn may_share(policy: &Policy, said: &ResponseTerms, first: &Step, again: &Step) 
         && link(first) == link(again)
 }
 
-/// Runs a history. Returns what went wrong.
+/// Runs a history. Returns the first violation.
 async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
     let store = Store::new(1 << 20, policy.clone());
     let cache = Cache::new(store);
@@ -293,13 +295,13 @@ async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
         if calls == 0 && status != first.status {
             return Err(format!("{step:?} got {status} for {}", first.status));
         }
-        // Whatever is kept is kept now: tasks that gather a body have nothing to wait for.
+        // All responses are kept by now: the tasks that gather bodies have nothing to wait for.
         tokio::task::yield_now().await;
     }
     Ok(())
 }
 
-/// The number of histories; `CACHE_HISTORIES` asks for more.
+/// The number of histories; the variable `CACHE_HISTORIES` sets a larger number.
 fn cases() -> u32 {
     std::env::var("CACHE_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(4000)
 }

@@ -1,10 +1,13 @@
-//! Hands what is kept in memory to the program that takes over.
+//! Hands the responses kept in memory to the program that takes over.
 //!
 //! Contract:
-//! 1. The old program writes when its last request has ended, so that no request of it can invalidate anything later.
-//! 2. The new program serves meanwhile. It notes what is invalidated and purged from its first request on ([`Store::expect_inheritance`]), and leaves
-//!    that out, like everything that it has itself by then.
-//! 3. A file that is damaged, or of another version, ends the reading; what came before it is used.
+//! 1. The old program writes after its last request has ended, so that none of its requests can invalidate a
+//!    response later.
+//! 2. The new program serves at the same time. From its first request on it records invalidations and purges
+//!    ([`Store::expect_inheritance`]). It skips the responses that these cover, and those that it already
+//!    has.
+//! 3. A damaged file, or a file of another version, ends the reading. The responses before that point are
+//!    used.
 
 use crate::disk::format::{read, write};
 use crate::resource::Resource;
@@ -15,7 +18,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::sync::Arc;
 
 impl Store {
-    /// Notes what is removed from now on, until [`Store::inherit`].
+    /// Records removals from now on, until [`Store::inherit`].
     pub fn expect_inheritance(&self) {
         *self.inherits_since() = Some(self.moment());
     }
@@ -37,12 +40,13 @@ impl Store {
         Ok(count)
     }
 
-    /// Takes over the resources that another program has written, from the start of its file. Returns their number. Blocks.
+    /// Adds the resources that another program has written, from the start of its file. Returns their number.
+    /// Blocks.
     ///
     /// # Errors
-    /// The file cannot be read, or is not as it was written.
+    /// The file cannot be read, or is damaged.
     pub fn inherit(&self, mut file: File) -> io::Result<usize> {
-        // Without the moment, what was removed is not known.
+        // Without the start time, earlier removals are unknown.
         let Some(since) = *self.inherits_since() else { return Ok(0) };
         file.rewind()?;
         let mut left = file.metadata()?.len();

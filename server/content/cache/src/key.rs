@@ -1,11 +1,12 @@
 //! The key of a response: scheme, host, path and query (RFC 9111 section 2). The method is GET for all.
 //!
-//! Contract: two requests have the same key only if an app could not tell their targets apart. Scheme and host have any case, the default port may be
-//! left out; path and query are compared byte by byte.
+//! Contract: two requests have the same key only if an app could not distinguish their targets. The case of
+//! scheme and host and an explicit default port make no difference; path and query are compared byte by byte.
 
 use handler::Request;
 
-/// Writes the key of a request into `out`. With `sort_query` the order of `name=value` pairs makes no difference.
+/// Writes the key of a request into `out`. With `sort_query`, the order of the `name=value` pairs makes no
+/// difference.
 pub(crate) fn write(request: &Request, sort_query: bool, out: &mut Vec<u8>) {
     out.clear();
     origin(request, out);
@@ -50,7 +51,8 @@ pub(crate) fn path(key: &[u8]) -> &[u8] {
     &rest[rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len())..]
 }
 
-/// Returns the key of a URI reference in a response to `request`; `None` if it names another server. Location and Content-Location are such references.
+/// Returns the key of a URI reference (Location, Content-Location) in a response to `request`; `None` if it
+/// names another server.
 pub(crate) fn reference(request: &Request, value: &[u8], sort_query: bool) -> Option<Vec<u8>> {
     let mut own = Vec::new();
     origin(request, &mut own);

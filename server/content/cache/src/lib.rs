@@ -1,16 +1,19 @@
 //! A shared cache of responses (RFC 9111) in front of an app or an origin.
 //!
-//! Why: a page of an app costs milliseconds of Ruby, and a kept one microseconds. A thousand clients that ask for the same page at the same moment
-//! are one request for the app.
+//! Why: a page costs an app milliseconds of Ruby, and the cache microseconds. When a thousand clients request
+//! the same page at the same moment, the app gets one request.
 //!
-//! The way of a request: [`Cache::serve`](service) looks for its [`key`], picks the variant ([`vary`]) and asks [`reuse`] for what may be done with it.
-//! A kept response is sent by [`respond`]. Otherwise the request goes to the origin, alone or as the one that the others wait for ([`flight`]), and
-//! [`storable`] decides about the response.
+//! The way of a request: [`Cache::serve`](service) looks up its [`key`] and selects the variant ([`vary`]);
+//! [`reuse`] decides how the kept response may be used, and [`respond`] sends it. Otherwise the request goes
+//! to the origin, alone or as the leader of a [`flight`] that others wait for, and [`storable`] decides
+//! whether the response is kept.
 //!
 //! Contract:
-//! 1. Rules are pure: [`directives`], [`freshness`], [`reuse`], [`storable`], [`vary`], [`key`] take fields and times and return decisions.
-//! 2. What may hold data of one client is never kept for another: see [`storable`].
-//! 3. One [`Store`] is shared by all front threads. Its sizes are exact: fields, body, encoded forms and bookkeeping of each entry.
+//! 1. Rules are pure: [`directives`], [`freshness`], [`reuse`], [`storable`], [`vary`], [`key`] take fields
+//!    and times and return decisions.
+//! 2. A response that may hold one client's data is never kept for another client: see [`storable`].
+//! 3. One [`Store`] is shared by all front threads. Its sizes are exact: fields, body, encoded forms and
+//!    bookkeeping of each entry.
 //! 4. A response that is invalidated or purged while it is being generated is not kept.
 #![forbid(unsafe_code)]
 

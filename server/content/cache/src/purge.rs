@@ -6,7 +6,8 @@ use crate::key;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purge {
     All,
-    /// A path with its query, or with all queries if it has none; on one host if it is a URL, or on all.
+    /// A path with its query, or with all queries if none is given; on one host if a URL is given, else on
+    /// all.
     Path(String),
     /// All paths, or URLs, that begin with the text.
     Prefix(String),
@@ -15,10 +16,10 @@ pub enum Purge {
 }
 
 impl Purge {
-    /// Reads a path or URL as users type it; `*` at the end stands for everything that follows.
+    /// Parses a path or URL as users type it; `*` at the end matches everything that follows.
     ///
     /// # Errors
-    /// What was expected.
+    /// The text names the expected form.
     pub fn parse(text: &str) -> Result<Purge, String> {
         let fits = text.starts_with('/') || text.starts_with("http://") || text.starts_with("https://");
         if !fits || text.contains(char::is_whitespace) {
@@ -32,7 +33,7 @@ impl Purge {
         })
     }
 
-    /// Returns whether a key with these tags is purged.
+    /// Returns whether the purge matches a key with these tags.
     pub(crate) fn matches<'a, T>(&self, key: &[u8], tags: impl FnOnce() -> T) -> bool
     where
         T: Iterator<Item = &'a Box<[u8]>>,

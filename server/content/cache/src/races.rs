@@ -1,7 +1,8 @@
-//! Random orders of requests, answers of the app, and changes of a page: once a change is complete, no client gets an older version of the page.
+//! Checks random orders of requests, responses, and changes of a page: once a change is complete, no client
+//! gets an older version of the page.
 //!
-//! The app reads the version of a page when it is asked, and answers when the order of steps says so. A change raises the version, and then
-//! removes the page from the cache, by an unsafe request or a purge.
+//! The app reads the version of a page when a request arrives, and responds at a later step of the order. A
+//! change raises the version, and then removes the page from the cache, by an unsafe request or a purge.
 
 use crate::policy::Policy;
 use crate::purge::Purge;
@@ -21,17 +22,17 @@ use tokio::sync::oneshot;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A client asks, with a field of these.
+    /// A client sends a request, with one of the fields of the list.
     Ask { page: usize, with: usize },
-    /// The app answers the request that has waited for so many others.
+    /// The app responds to the request that is older than `number` others.
     Answer { number: usize, streams: bool },
-    /// The page changes, and is removed in one of these ways.
+    /// The page changes, and is then removed in one of these ways.
     Change { page: usize, way: usize },
 }
 
 const PAGES: [&str; 3] = ["/fresh", "/validated", "/guessed"];
 
-/// The field that says how each page may be kept.
+/// The field that states how each page may be kept.
 const SAYS: [(&str, &str); 3] = [
     ("Cache-Control", "max-age=1000"),
     ("Cache-Control", "no-cache"),
@@ -167,7 +168,8 @@ proptest! {
     }
 }
 
-/// A client cannot take a page from the others, or make them go to the app one by one, whatever it sends and whatever the app answers.
+/// A client cannot remove a page for the others, or make their requests go to the app one by one, whatever it
+/// sends and whatever the app responds.
 #[test]
 fn a_kept_page_survives_the_requests_of_single_clients() {
     for (page, with) in [0, 2].into_iter().flat_map(|page| WITH.iter().map(move |with| (page, with))) {

@@ -1,12 +1,14 @@
-//! Remembers what was removed lately, so that a response that was asked for before a removal is not put back after it.
+//! Records recent removals, so that a response requested before a removal is not put back after it.
 //!
-//! Why: when a resource is removed, a response to an older request may be in the app, in a stream that the cache gathers, in the queue of the disk, or
-//! in a file that a thread reads. Each of these notes the [`Moment`] at which it begins. At its end it takes the lock, looks for removals since
-//! that moment, and adds the response under the same lock.
+//! Why: when a resource is removed, a response to an older request may be in the app, in a stream that the
+//! cache gathers, in the queue of the disk, or in a file that a thread reads. Each of these operations
+//! records the [`Moment`] at which it begins. At its end it takes the lock, checks for removals since that
+//! moment, and adds the response under the same lock.
 //!
 //! Contract:
 //! 1. [`Recent::cover`] returns true for each removal of the key, and for each matching purge, after the moment.
-//! 2. The memory is fixed, so [`Recent::cover`] may also return true without such a removal, after many other ones. The response is then not kept.
+//! 2. The memory is fixed. After many removals, [`Recent::cover`] may return true without a matching one; the
+//!    response is then not kept.
 
 use crate::purge::Purge;
 use std::collections::VecDeque;
@@ -14,7 +16,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of slots for keys. Keys of equal hash share one.
+/// The number of slots for keys. Keys with equal hashes share a slot.
 const SLOTS: usize = 1 << 12;
 
 /// The number of purges that are remembered.
@@ -39,7 +41,7 @@ pub(crate) struct Recent {
     /// The moments of the last removals, by the hash of the key.
     keys: Box<[Moment]>,
     purges: VecDeque<(Moment, Purge)>,
-    /// The moment of the last purge that has made room for others.
+    /// The moment of the last purge that was dropped to make room.
     forgotten: Moment,
 }
 
@@ -103,7 +105,7 @@ impl Recent {
         self.now
     }
 
-    /// Returns whether a response with the key and tags, asked for at the moment, was removed since.
+    /// Returns whether a response with this key and these tags, requested at `moment`, was removed since.
     pub(crate) fn cover<'a>(
         &self,
         since: Moment,

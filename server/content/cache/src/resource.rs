@@ -6,12 +6,14 @@ use handler::Fields;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What each entry costs beside its key and its responses, in bytes: the table's slot, and the allocator's rounding.
+/// The cost of an entry besides its key and its responses, in bytes: the table's slot, and the allocator's
+/// rounding.
 const OVERHEAD: usize = 128;
 
 /// The variants of a resource.
 ///
-/// Its weight is that of the moment when it was put: the cache asks again when an entry is replaced, and must hear the same.
+/// The weight is fixed when the resource is put: the cache asks again when an entry is replaced, and must get
+/// the same value.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) variants: SmallVec<[Arc<Stored>; 1]>,
@@ -25,14 +27,14 @@ impl Resource {
         Arc::new(Resource { variants, weight })
     }
 
-    /// Returns what it takes of the memory, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
     }
 
     /// Returns the variant for a request.
     pub(crate) fn variant(&self, request: &Fields, summary: FieldSummary) -> Option<&Arc<Stored>> {
-        // The newest one that matches (RFC 9111 section 4.1).
+        // The newest matching variant (RFC 9111 section 4.1).
         self.variants
             .iter()
             .rev()

@@ -1,4 +1,5 @@
-//! Builds the response to a request from a kept one: conditions, ranges, codings, Age (RFC 9111 section 4, RFC 9110 sections 13 and 14).
+//! Builds the response to a request from a kept one: conditions, ranges, codings, Age (RFC 9111 section 4,
+//! RFC 9110 sections 13 and 14).
 
 use crate::policy::Policy;
 use crate::status::CacheStatus;
@@ -87,7 +88,7 @@ fn encoded(stored: &Stored, request: &Request, policy: &Policy, mark: impl Fn(Fi
             let fields = mark(stored.head.coded(coding));
             plain(Response::new(stored.status, fields, Body::Bytes(form.clone())))
         }
-        // The pipeline encodes this one while it is sent.
+        // The pipeline encodes this response while it is sent.
         (coding, _) => Answered { response: whole(stored.head.fields()), wanted: Some(coding) },
     }
 }

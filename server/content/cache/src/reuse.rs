@@ -1,16 +1,16 @@
-//! Decides what may be done with a kept response (RFC 9111 section 4, RFC 5861). Pure.
+//! Decides how a kept response may be used (RFC 9111 section 4, RFC 5861). Pure.
 
 use crate::directives::RequestDirectives;
 use crate::policy::Policy;
 use crate::stored::Stored;
 use std::time::{Duration, Instant};
 
-/// What may be done with a kept response.
+/// The use of a kept response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reuse {
     /// Send it.
     Send,
-    /// Send it, and renew it meanwhile (`stale-while-revalidate`).
+    /// Send the response, and renew it at the same time (`stale-while-revalidate`).
     SendAndRenew,
     /// Ask the origin first.
     Validate,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the numbers are, a response that must be validated is never sent stale.
+        /// A response that must be validated is never sent stale, whatever the numbers are.
         #[test]
         fn must_revalidate_is_kept(lifetime in 0_u64..100, age in 0_u64..1000, said: Option<u8>, default in 0_u64..1000, max_stale: Option<u64>) {
             let rules = Rules { must_revalidate: true, may_be_stale: false, stale_while_revalidate: said.map(u64::from), stale_if_error: said.map(u64::from), ..PLAIN };

@@ -1,4 +1,4 @@
-//! Serves requests from the store, or lets the origin serve them and keeps what may be kept.
+//! Serves requests from the store, or passes them to the origin and keeps its responses.
 
 use crate::counts::Answer;
 use crate::directives::{RequestDirectives, ResponseDirectives};
@@ -31,7 +31,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
-/// Where responses come from: the app, or an origin of a proxy.
+/// The source of responses: the app, or an origin of a proxy.
 pub trait Origin {
     /// Serves a request.
     fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
@@ -44,7 +44,7 @@ pub struct Cache {
     key: RefCell<Vec<u8>>,
 }
 
-/// How often a request looks again after it has waited for an equal one. Then it goes to the origin.
+/// How often a request looks up its key again after waiting for an equal request. Then it goes to the origin.
 const MOST_WAITS: usize = 3;
 
 /// A request that looks for a response.
@@ -55,9 +55,9 @@ struct Search {
     directives: RequestDirectives,
     /// When the request arrived.
     arrived: Instant,
-    /// Whether its response is for the whole resource, and may be kept for other clients.
+    /// Whether the response covers the whole resource and may be kept for other clients.
     is_shared: bool,
-    /// Whether other requests may wait for its response.
+    /// Whether other requests may wait for the response.
     leads: bool,
     /// How often it has waited for an equal request.
     waits: usize,
@@ -68,7 +68,7 @@ struct Search {
 /// The result of a search.
 struct SearchResult {
     stored: Option<Arc<Stored>>,
-    /// Why it goes to the origin, if it does.
+    /// The reason why the request goes to the origin, if it does.
     why: Forwarded,
     now: Instant,
 }
@@ -77,11 +77,11 @@ struct SearchResult {
 enum Step {
     /// The kept response is sent.
     Send(Arc<Stored>, Answer),
-    /// It is sent, and renewed meanwhile.
+    /// The response is sent, and renewed at the same time.
     SendAndRenew(Arc<Stored>),
-    /// Nothing may be sent to a client that wants only what is kept.
+    /// Nothing is kept for a client that sent `only-if-cached`.
     Refuse,
-    /// The origin serves the request, for itself alone or for others that wait for it.
+    /// The request goes to the origin, for itself alone or as the leader of a flight.
     Forward(Option<Leader>),
     /// An equal request is on its way.
     Wait(watch::Receiver<Option<Outcome>>),
@@ -95,7 +95,7 @@ enum Waited {
     Gone,
 }
 
-/// A request that will go to the origin, and what is known about it.
+/// A request that goes to the origin, and its context.
 struct Call {
     key: Box<[u8]>,
     /// A copy, because the exchange's request goes to the origin.
@@ -105,7 +105,7 @@ struct Call {
     why: Forwarded,
     /// The kept response that the origin may confirm.
     stale: Option<Arc<Stored>>,
-    /// Whether this request is made by the cache itself, to renew what it has sent.
+    /// Whether the cache itself makes this request, to renew a response that it has sent.
     renews: bool,
 }
 
@@ -138,7 +138,8 @@ impl Cache {
         Rc::new(Cache { store, key: RefCell::default() })
     }
 
-    /// Returns the response if it is kept in memory and fresh. Otherwise [`Cache::serve`] gets one; this is the short way for the usual case.
+    /// Returns the response if it is in memory and fresh. Otherwise [`Cache::serve`] returns a response; this
+    /// call is the short way for the usual case.
     pub fn hit(self: &Rc<Cache>, exchange: &Exchange) -> Option<Response> {
         let request = &*exchange.request;
         let summary = FieldSummary::of(&request.fields);
@@ -184,7 +185,8 @@ impl Cache {
                     return self.lead(call, exchange, origin, leader).await;
                 }
                 Step::Wait(receiver) => {
-                    // Where the stale response may be sent when the app fails, no client waits longer for a slow one.
+                    // If a stale response may be sent when the app fails, no client waits longer for a slow
+                    // app.
                     let stale = found.stored.filter(|stored| search.may_be_stale(stored, found.now));
                     let patience = match &stale {
                         Some(_) => search.policy.collapse_wait.min(search.policy.stale_if_slow),
@@ -235,7 +237,7 @@ impl Cache {
         SearchResult { stored, why, now }
     }
 
-    /// Decides what is done with a request.
+    /// Decides how a request is served.
     fn step(&self, search: &Search, found: &SearchResult, method: &[u8]) -> Step {
         let now = found.now;
         if let Some(stored) = &found.stored {
@@ -243,8 +245,8 @@ impl Cache {
                 Reuse::Send if search.waits > 0 => return Step::Send(stored.clone(), Answer::Collapsed),
                 Reuse::Send => return Step::Send(stored.clone(), Answer::Hit),
                 Reuse::SendAndRenew => return Step::SendAndRenew(stored.clone()),
-                // A request that has waited gets a response that is stale at once only if the app was asked after the request had arrived: it may
-                // follow another one of its client that has changed the page.
+                // After waiting, a response that is stale at once is used only if it was requested from the
+                // app after this request arrived. Otherwise a client might not see its own write.
                 Reuse::Validate if search.waits > 0 && stored.asked() >= Some(search.arrived) => {
                     return Step::Send(stored.clone(), Answer::Collapsed);
                 }
@@ -258,7 +260,7 @@ impl Cache {
         if search.directives.only_if_cached {
             return Step::Refuse;
         }
-        // Without a kept response, the app itself may know the version that the client has.
+        // Without a kept response, the app itself may have the version that the client names.
         let may_lead =
             search.leads && method == b"GET" && (found.stored.is_some() || !search.summary.condition);
         if !may_lead || search.waits > MOST_WAITS || !self.store.collapses(&search.key, now) {
@@ -272,7 +274,7 @@ impl Cache {
 
     /// Returns the call of the origin for a request.
     fn call(&self, search: &Search, request: &Request, found: SearchResult) -> Call {
-        // The origin confirms a whole response, to a request whose response may be kept.
+        // The origin confirms a whole response, for a request whose response may be kept.
         let confirms = request.method() == b"GET" && search.is_shared;
         Call {
             key: search.key.clone(),
@@ -285,7 +287,8 @@ impl Cache {
         }
     }
 
-    /// Lets the origin serve a request whose response is not kept. A success of an unsafe method invalidates what is kept (RFC 9111 section 4.4).
+    /// Passes a request to the origin; the response is not kept. A successful unsafe method invalidates kept
+    /// responses (RFC 9111 section 4.4).
     async fn pass(&self, exchange: Exchange, origin: Rc<dyn Origin>, policy: &Arc<Policy>) -> Response {
         let safe = matches!(
             exchange.request.method(),
@@ -309,7 +312,8 @@ impl Cache {
         response
     }
 
-    /// Removes what is kept for the target of an unsafe request, and for the URIs that its response names.
+    /// Removes the responses kept for the target of an unsafe request, and for the URIs that its response
+    /// names.
     fn invalidate(&self, request: &Request, response: &Response, policy: &Policy, arrival: Arrival) {
         let mut own = Vec::new();
         key::write(request, policy.sort_query, &mut own);
@@ -358,7 +362,7 @@ impl Cache {
         self.encoded_soon(answered, stored, key)
     }
 
-    /// Makes the encoded form that was missing, for the next requests.
+    /// Creates the missing encoded form, for later requests.
     fn encoded_soon(self: &Rc<Cache>, answered: Answered, stored: &Arc<Stored>, key: &[u8]) -> Response {
         if let Some(coding) = answered.wanted.filter(|coding| stored.forms.begin(*coding)) {
             let (cache, stored, key) = (self.clone(), stored.clone(), Box::<[u8]>::from(key));
@@ -401,7 +405,8 @@ impl Cache {
         spawn_local(async move { drop(cache.forward(call, exchange, origin, Some(leader)).await) });
     }
 
-    /// Leads a flight. If the origin is slow, the client gets the stale response where that may be sent when the origin fails; the flight goes on.
+    /// Leads a flight. If the origin is slow, the client gets the stale response if that may be sent when the
+    /// origin fails; the flight continues.
     async fn lead(
         self: &Rc<Cache>,
         call: Call,
@@ -416,7 +421,7 @@ impl Cache {
         };
         let (key, request, policy) = (call.key.clone(), call.request.clone(), call.policy.clone());
         let summary = call.summary;
-        // A request of the cache's own: it goes on without the client.
+        // A request of the cache itself, which continues when the client disconnects.
         let asked = own(Request::clone(&exchange.request));
         let (cache, measured) = (self.clone(), asked.trace.clone());
         let served = spawn_local(async move { cache.forward(call, asked, origin, Some(leader)).await });
@@ -491,7 +496,7 @@ impl Cache {
                 let still = self.store.put(&call.key, kept.clone(), arrival.moment);
                 (kept, still)
             }
-            // What may not be kept any longer is sent once more.
+            // A response that may no longer be kept is sent once more.
             Err(refused) => {
                 if !refused.by_request {
                     self.store.remove(&call.key);
@@ -542,7 +547,7 @@ impl Cache {
                 let head = call.request.method() == b"HEAD";
                 self.store.counts.missed(&call.key, (!head).then_some(why), route);
                 let says_nothing = is_error(&response) || is_of_client(&response);
-                // A response that replaces a kept one ends it; an error does not.
+                // A response that replaces a kept response ends it; an error does not.
                 let replaces = !refused.by_request && !says_nothing && response.status != 304;
                 if call.stale.is_some() && replaces {
                     self.store.remove(&call.key);
@@ -551,7 +556,7 @@ impl Cache {
                     // The next one leads.
                     Some(leader) if is_of_client(&response) => drop(leader),
                     Some(leader) => {
-                        // An error is no reason to let the next clients ask one by one.
+                        // After an error, later requests may still share one response.
                         if says_nothing {
                             self.store.counts.refused(why);
                         } else {
@@ -571,7 +576,7 @@ impl Cache {
         response
     }
 
-    /// Keeps a response: at once if its body is there, or else when it has arrived.
+    /// Keeps a response: at once if its body is complete, otherwise when the body has arrived.
     fn keep(
         self: &Rc<Cache>,
         call: &Call,
@@ -658,7 +663,7 @@ impl Search {
     }
 }
 
-/// Returns what the client says about kept responses, as far as that counts.
+/// Returns the client's Cache-Control directives, as far as the policy allows them.
 fn client_directives(request: &Request, summary: FieldSummary, policy: &Policy) -> RequestDirectives {
     if summary.directives && policy.client_control {
         RequestDirectives::of(&request.fields)
@@ -674,13 +679,13 @@ async fn wait(receiver: watch::Receiver<Option<Outcome>>, patience: Duration, cl
         if let Poll::Ready(ended) = outcome.as_mut().poll(cx) {
             return Poll::Ready(ended.map_or(Waited::Late, Waited::Ended));
         }
-        // A client that has closed its sending side has most likely gone, as for requests in the queue.
+        // A client that has closed its sending side has probably gone, as for queued requests.
         client.poll_departure(cx).map(|_| Waited::Gone)
     })
     .await
 }
 
-/// Returns the exchange of a request that the cache makes itself.
+/// Returns the exchange of a request that the cache itself makes.
 pub(crate) fn own(request: Request) -> Exchange {
     Exchange {
         request: Lent::from(request),
@@ -705,7 +710,8 @@ fn is_of_client(response: &Response) -> bool {
     response.failure.as_ref().is_some_and(|failure| failure.fault == Fault::Client)
 }
 
-/// Makes a request conditional on the kept response (RFC 9111 section 4.3.1), in place of the client's conditions.
+/// Makes a request conditional on the kept response (RFC 9111 section 4.3.1), instead of on the client's
+/// conditions.
 fn validate(request: &mut Request, stored: &Stored) {
     let (tag, modified) = (stored.head.get("etag"), stored.head.get("last-modified"));
     request.fields.retain(|name, _| !is_condition(name) && !name.eq_ignore_ascii_case(b"range"));
@@ -738,7 +744,7 @@ fn remove_tags(fields: &mut Fields) {
     }
 }
 
-/// What is known about a response that is sent once more and not kept.
+/// The plan of a response that is sent once more and not kept.
 fn unkept_plan(fields: &Fields) -> Plan {
     Plan {
         directives: ResponseDirectives::of(fields),
@@ -748,7 +754,7 @@ fn unkept_plan(fields: &Fields) -> Plan {
     }
 }
 
-/// The client of a request that the cache makes itself: it never goes away.
+/// The client of a request that the cache itself makes: it never disconnects.
 struct NoClient;
 
 impl Client for NoClient {

@@ -1,4 +1,4 @@
-//! Requests that wait for each other, requests of clients that leave, and responses that come too late.
+//! Tests requests that wait for each other, clients that disconnect, and responses that arrive too late.
 
 use super::*;
 use crate::purge::Purge;
@@ -142,7 +142,7 @@ fn an_unsafe_request_whose_client_leaves_before_the_response_removes_the_page() 
 fn a_response_for_which_the_app_was_asked_before_a_post_is_not_for_a_request_after_it() {
     play(async |scene: &Scene| {
         let first = scene.ask("GET", "/posts", &[]).await;
-        // The app changes the page; the URL of the request is another one, so nothing is invalidated.
+        // The app changes the page, but the request has another URL, so no page is invalidated.
         let post = scene.ask("POST", "/posts/new", &[]).await;
         let read = scene.app.calls.borrow_mut().pop_front();
         scene.app.answer(201, &[], "created");
@@ -162,7 +162,7 @@ fn a_response_for_which_the_app_was_asked_before_a_post_is_not_for_a_request_aft
 #[test]
 fn requests_that_arrive_together_share_a_response_that_is_stale_at_once() {
     play(async |scene: &Scene| {
-        // All have arrived before the app is asked.
+        // All requests have arrived before the first one reaches the app.
         let all: Vec<Request> = (0..3).map(|_| request("GET", "/", &[])).collect();
         let mut served = Vec::new();
         for request in all {
@@ -181,7 +181,7 @@ fn requests_that_arrive_together_share_a_response_that_is_stale_at_once() {
 
 #[test]
 fn nothing_that_began_before_a_purge_is_kept_after_it_whoever_asked() {
-    // A condition, a range, `no-cache` beside a flight: each goes to the app for itself.
+    // A condition, a range, or `no-cache` beside a flight: each request goes to the app.
     for fields in [&[][..], &[("If-None-Match", "\"0\"")], &[("Range", "bytes=0-3")]] {
         for unsafe_request in [true, false] {
             play(async |scene: &Scene| {

@@ -12,15 +12,15 @@ const NAME: &str = "Firebrick";
 pub(crate) enum Forwarded {
     /// The method, or a body, excludes a kept response.
     Method,
-    /// Nothing is kept for this URL.
+    /// No response is kept for this URL.
     UriMiss,
     /// Another variant is kept.
     VaryMiss,
     /// The kept response is stale.
     Stale,
-    /// The client has asked for a newer one.
+    /// The client asked for a newer response.
     Request,
-    /// A part is asked for that is not kept.
+    /// The requested part is not kept.
     Partial,
 }
 
@@ -61,7 +61,7 @@ impl CacheStatus {
         CacheStatus { forwarded: Some(why), ..CacheStatus::default() }
     }
 
-    /// Adds the field. Caches behind this one have written theirs before (section 2).
+    /// Adds the field. Downstream caches have added their entries before (section 2).
     pub(crate) fn write(&self, fields: &mut Fields) {
         let mut text: SmallVec<[u8; 96]> = SmallVec::from_slice(NAME.as_bytes());
         let mut digits = itoa::Buffer::new();

@@ -1,8 +1,9 @@
 //! Decides whether a response is kept (RFC 9111 section 3).
 //!
-//! Contract: a response that may hold data of one client is not kept. That is: `private`; Set-Cookie, or a Vary by Cookie or Authorization, unless the
-//! response says `public` and [`Policy::cookies`] allows it; a request with Authorization, unless [`Policy::authorization`] allows it and the response
-//! says `public`, `s-maxage` or `must-revalidate` (section 3.5).
+//! Contract: a response that may hold data of one client is not kept. That is: `private`; Set-Cookie, or a
+//! Vary by Cookie or Authorization, unless the response says `public` and [`Policy::cookies`] allows it; a
+//! request with Authorization, unless [`Policy::authorization`] allows it and the response says `public`,
+//! `s-maxage` or `must-revalidate` (section 3.5).
 
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Lifetime, lifetime};
@@ -18,7 +19,8 @@ use std::time::SystemTime;
 /// Why a response is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// A status that is not final for the whole resource: 206, 304, 101, or one that `must-understand` needs to be known.
+    /// A status that is not final for the whole resource: 206, 304, 101, or one that `must-understand` needs
+    /// to be known.
     Status,
     /// `no-store` in the response or the request.
     NoStore,
@@ -38,7 +40,7 @@ pub enum Refusal {
     TooLong,
     /// A file that the app has named: the front sends it without Ruby as it is.
     File,
-    /// A stream of events, or a stream without a stated lifetime: others would wait for its end.
+    /// A stream of events, or a stream without a lifetime: other requests would wait for its end.
     Stream,
     /// The body broke off, or was cut off by its client.
     Incomplete,
@@ -92,7 +94,8 @@ impl Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) why: Refusal,
-    /// The request is the reason. A response to another client may be kept, and a kept response stays.
+    /// The refusal comes from the request. A response to another client may be kept, and a kept response
+    /// stays.
     pub(crate) by_request: bool,
 }
 
@@ -102,7 +105,7 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// What is known about a response that is kept.
+/// The plan for a response that is kept.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) directives: ResponseDirectives,
@@ -113,7 +116,7 @@ pub(crate) struct Plan {
     pub(crate) whole: Option<u64>,
 }
 
-/// Returns why no response to this request is kept, whatever the response says.
+/// Returns the reason why no response to this request may be kept, whatever the response says.
 pub(crate) fn of_one_client(request: &Request, summary: FieldSummary, policy: &Policy) -> Option<Refusal> {
     if summary.forwarding && !policy.trusted.trusts(request.peer.remote.ip()) {
         return Some(Refusal::Forwarded);
@@ -135,7 +138,7 @@ fn whole_of_part(response: &Response) -> Option<u64> {
     (last.checked_add(1) == Some(length)).then_some(length)
 }
 
-/// Statuses whose meaning this cache knows (`must-understand`, RFC 9111 section 5.2.2.3).
+/// Statuses that this cache understands (`must-understand`, RFC 9111 section 5.2.2.3).
 fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 206 | 204 | 300..=303 | 307 | 308 | 400..=426 | 428 | 429 | 431 | 451 | 500..=511)
 }
@@ -157,7 +160,7 @@ pub(crate) fn judge(
     }
     let fields = &response.fields;
     let whole = whole_of_part(response).filter(|_| response.status == 206);
-    // 304, 412 and 416 say something about one request, a 206 about a part of the resource unless that is all of it.
+    // 304, 412 and 416 concern one request. A 206 concerns a part, unless it holds the whole resource.
     let of_request = matches!(response.status, 206 | 304 | 412 | 416) && whole.is_none();
     if of_request || !matches!(response.status, 200..=599) || matches!(response.body, Body::Tunnel { .. }) {
         return refused(Refusal::Status);
@@ -199,15 +202,15 @@ pub(crate) fn judge(
     }
     let Vary::By(vary) = vary else { return refused(Refusal::Vary) };
     let lifetime = lifetime(response.status, fields, &directives, targeted, policy.heuristic, now);
-    // The heuristic is for resources that are the same for all: a cookie makes that uncertain. An app that sends an entity tag wants to be asked
-    // (`fresh_when`).
+    // Apply the heuristic only without cookies: a cookie suggests a personal page. An app that sends an
+    // entity tag wants to validate each request (`fresh_when`).
     let by_cookie = matches!(lifetime, Lifetime::Heuristic(_)) && request.fields.get("cookie").is_some();
     let lifetime = match lifetime {
         Lifetime::Heuristic(_) if by_cookie || fields.get("etag").is_some() => Lifetime::Unknown,
         other => other,
     };
     let validator = fields.get("etag").is_some() || fields.get("last-modified").is_some();
-    // Without an explicit word of the origin, a page with a validator may still be one client's.
+    // A validator alone does not make a page shareable.
     let revalidates = validator && (directives.no_cache || directives.public || directives.must_revalidate);
     match lifetime {
         Lifetime::Explicit(time) if !time.is_zero() || validator => {}
@@ -239,7 +242,7 @@ fn is_event_stream(fields: &Fields) -> bool {
     content_type.and_then(essence).is_some_and(|essence| essence.as_str() == "text/event-stream")
 }
 
-/// Returns whether a stream may have no end soon: nothing says its length or a lifetime.
+/// Returns whether a stream may be endless: it has neither a length nor a lifetime.
 fn is_endless(response: &Response, directives: &ResponseDirectives, lifetime: Lifetime) -> bool {
     let stated = matches!(lifetime, Lifetime::Explicit(time) if !time.is_zero()) && !directives.no_cache;
     !stated && declared(response).is_none()

@@ -1,13 +1,15 @@
-//! The memory of the cache, shared by all front threads.
+//! The cache's memory, shared by all front threads.
 //!
-//! Why `quick_cache` and neither moka nor foyer: all three keep what is asked for often and survive a scan of pages that are asked for once. moka
-//! applies insertions and evictions later, on a queue of its own, so for a moment it holds more than its limit; `quick_cache` holds its limit at each
-//! moment, tells what it has evicted, and takes a third of the time for a hit. foyer brings a disk engine that wants a runtime of its own with
-//! several threads. The site's caches use `quick_cache` already.
+//! Why `quick_cache` and neither moka nor foyer: all three keep frequently requested pages and survive a scan
+//! of pages requested once. moka applies insertions and evictions later, from a queue, so it may briefly exceed its limit. `quick_cache` never exceeds its limit,
+//! reports evicted entries, and takes a third of the time for a hit. foyer adds a disk engine that needs a
+//! runtime with several threads. The site's caches already use `quick_cache`.
 //!
 //! Contract:
-//! 1. [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms, tags and bookkeeping.
-//! 2. After [`Store::remove`] and [`Store::purge`] no response that was asked for before returns, in whatever way it is on its way ([`removals`]).
+//! 1. [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms,
+//!    tags and bookkeeping.
+//! 2. After [`Store::remove`] and [`Store::purge`], no response requested earlier returns, wherever it is at
+//!    that moment ([`removals`]).
 //!
 //! [`removals`]: crate::removals
 
@@ -21,7 +23,7 @@ use crate::removals::{Moment, Recent, Removals};
 use crate::resource::Resource;
 use crate::storable::{Refusal, Refused};
 use crate::stored::Stored;
-use net::memory::{self, MemoryClass, Level};
+use net::memory::{self, Level, MemoryClass};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
@@ -29,8 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// The most variants of a resource. A client can have new ones made by fields of its own invention (Accept-Language), so not the oldest one makes
-/// room for a new one: see [`least_useful`].
+/// The most variants of a resource. A client can create variants with fields that it makes up
+/// (Accept-Language), so eviction does not simply take the oldest variant: see [`least_useful`].
 const MOST_VARIANTS: usize = 32;
 
 /// While memory is scarce, this part of the limit becomes free each [`SHRINK_PAUSE`].
@@ -39,7 +41,7 @@ const SHRINK: u64 = 8;
 /// In this time memory is measured again.
 const SHRINK_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a URL whose response may not be shared is not collapsed.
+/// How long requests for a URL with an unshareable response are not collapsed.
 const NOT_COLLAPSED: Duration = Duration::from_secs(30);
 
 /// How long a stale response is sent without asking an origin again that has failed, or was slow.
@@ -69,7 +71,7 @@ impl Lifecycle<Box<[u8]>, Arc<Resource>> for Evictions {
 
     fn begin_request(&self) -> Self::RequestState {}
 
-    // Not `on_evict`, which is called for replaced entries, too.
+    // Not `on_evict`, which is also called for replaced entries.
     fn before_evict(&self, (): &mut (), _: &Box<[u8]>, _: &mut Arc<Resource>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -91,7 +93,7 @@ pub struct Store {
     counted: Counted,
     /// Locked while resources are changed.
     removals: Arc<Removals>,
-    /// When this program began to serve, if it will get the kept responses of another one.
+    /// When this program began to serve, if it will inherit the kept responses of another program.
     inherits_since: Mutex<Option<Moment>>,
     /// Hears of each key that is removed, once another program serves.
     successor: OnceLock<Box<dyn Fn(&[u8]) + Send + Sync>>,
@@ -128,8 +130,8 @@ impl Store {
         Arc::new(Store::without_disk(memory, policy))
     }
 
-    /// Creates a store of at most `memory` bytes that also writes what it keeps into a folder, at most `limit` bytes of files. `log` is told when a
-    /// response cannot be written.
+    /// Creates a store of at most `memory` bytes that also writes its responses to a folder, at most `limit`
+    /// bytes of files. `log` receives write errors.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -148,7 +150,7 @@ impl Store {
     fn without_disk(memory: u64, policy: Policy) -> Store {
         let evicted = Arc::new(AtomicU64::new(0));
         let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).clamp(64, 1 << 20);
-        // Each shard has its part of the memory, so few of them: an object must fit into one.
+        // The shards share the memory equally, and an object must fit into one shard: so there are few.
         let shards = usize::try_from(memory / (4 * policy.max_object).max(1)).unwrap_or(1).clamp(1, 16);
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
@@ -194,7 +196,7 @@ impl Store {
         self.len() == 0
     }
 
-    /// Returns the number of entries that had to make room.
+    /// Returns the number of evicted entries.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
@@ -221,8 +223,8 @@ impl Store {
         self.removals.now()
     }
 
-    /// Adds a response that was asked for at `moment`, in place of the variant that it renews. Returns whether it may be used: false if it was
-    /// removed since.
+    /// Adds a response requested at `moment`, replacing the variant that it renews. Returns false if the
+    /// response was removed since; then it must not be used.
     pub(crate) fn put(&self, key: &[u8], stored: Arc<Stored>, moment: Moment) -> bool {
         let recent = self.removals.lock();
         if recent.cover(moment, key, stored.tags.iter()) {
@@ -239,7 +241,7 @@ impl Store {
     fn insert(&self, key: &[u8], stored: Arc<Stored>, recent: &Recent) {
         let mut variants = self.get(key).map(|resource| resource.variants.clone()).unwrap_or_default();
         let renewed = |other: &Arc<Stored>| other.selection == stored.selection;
-        // Answers of the origin may overtake each other.
+        // Responses of the origin may overtake each other.
         if variants.iter().any(|other| renewed(other) && other.asked() > stored.asked()) {
             return;
         }
@@ -294,7 +296,8 @@ impl Store {
         removed
     }
 
-    /// Removes a resource, and adds the response to the unsafe request that has changed it, asked for at `moment`. Returns whether there was one.
+    /// Removes a resource, and adds the response to the unsafe request that changed it, requested at
+    /// `moment`. Returns whether the resource was kept.
     pub(crate) fn replace(&self, key: &[u8], stored: Arc<Stored>, moment: Moment) -> bool {
         let mut recent = self.removals.lock();
         let is_old = recent.cover(moment, key, stored.tags.iter());
@@ -318,13 +321,13 @@ impl Store {
         in_memory || on_disk
     }
 
-    /// Calls `tell` with each key whose kept responses are removed from now on, because requests have changed the resource. Only the first call has
-    /// an effect.
+    /// Calls `tell` with each key whose responses are removed from now on because a request has changed the
+    /// resource. Only the first call has an effect.
     pub fn tell_removals(&self, tell: impl Fn(&[u8]) + Send + Sync + 'static) {
         let _ = self.successor.set(Box::new(tell));
     }
 
-    /// Returns whether the folder has what memory has not.
+    /// Returns whether the resource is on disk but not in memory.
     pub(crate) fn is_on_disk(&self, key: &[u8]) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.has(key))
     }
@@ -334,7 +337,7 @@ impl Store {
         let (disk, wanted, moment) = (self.disk.clone()?, Box::<[u8]>::from(key), self.moment());
         let variants = tokio::task::spawn_blocking(move || disk.load(&wanted)).await.ok()??;
         let resource = Resource::new(key, variants.into_iter().map(Arc::new).collect());
-        // A response that has arrived meanwhile is newer.
+        // A response that arrived in between is newer.
         if self.add(key, resource.clone(), moment) { Some(resource) } else { self.get(key) }
     }
 
@@ -359,7 +362,8 @@ impl Store {
         adds
     }
 
-    /// Returns the number and the bytes of the files, and how many responses were not written because the disk was behind; `None` without a folder.
+    /// Returns the number and the bytes of the files, and the number of responses not written because the
+    /// disk was behind; `None` without a folder.
     pub fn disk(&self) -> Option<DiskFigures> {
         let disk = self.disk.as_ref()?;
         Some(DiskFigures { files: disk.len() as u64, bytes: disk.bytes(), skipped: disk.skipped() })
@@ -377,12 +381,12 @@ impl Store {
         }
     }
 
-    /// Makes equal requests not wait for each other for a while.
+    /// Stops collapsing requests for this key for a while.
     pub(crate) fn part(&self, key: &[u8], now: Instant) {
         self.not_collapsed.insert(key.into(), now + NOT_COLLAPSED);
     }
 
-    /// Returns whether equal requests may wait for each other.
+    /// Returns whether requests for this key are collapsed.
     pub(crate) fn collapses(&self, key: &[u8], now: Instant) -> bool {
         self.not_collapsed.get(key).is_none_or(|until| now >= until)
     }
@@ -397,15 +401,16 @@ impl Store {
         self.failing.get(key).is_some_and(|until| now < until)
     }
 
-    /// Removes what is purged. Returns the number of removed resources.
+    /// Removes matching resources. Returns their number.
     ///
-    /// The purge is noted first, so that no response that is on its way comes back. Then one resource after the other is looked at, without a lock
-    /// for all of them: other threads read and add meanwhile, however many resources there are.
+    /// The purge is recorded first, so that no earlier response comes back. Then one resource after the other is
+    /// compared, without a lock for all of them: other threads keep reading and adding, however many resources
+    /// there are.
     pub fn purge(&self, purge: &Purge) -> usize {
         self.removals.purge(purge, &mut self.removals.lock());
         let mut removed = self.sweep(purge).filter(|removed| *removed).count();
         if let Some(disk) = &self.disk {
-            // Those that were in memory too have been counted.
+            // Resources that were also in memory have been counted.
             let known = removed;
             removed = known.max(disk.purge(purge));
         }
@@ -414,7 +419,7 @@ impl Store {
         removed
     }
 
-    /// Looks at one resource at each step, and removes it if it is purged. Tells whether it was.
+    /// Compares one resource at each step, and removes it if the purge matches. Yields whether it did.
     fn sweep<'a>(&'a self, purge: &'a Purge) -> impl Iterator<Item = bool> + 'a {
         let matches = |key: &[u8], resource: &Resource| {
             purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()))
@@ -430,14 +435,15 @@ impl Store {
         })
     }
 
-    /// Waits until the files of what was removed are gone from the folder, and until earlier responses are written.
+    /// Waits until the files of removed resources are deleted from the folder, and earlier responses are
+    /// written.
     pub async fn flushed(&self) {
         if let Some(disk) = &self.disk {
             disk.flushed().await;
         }
     }
 
-    /// Returns the key of the resource that is asked for most at a path and query, on any host.
+    /// Returns the key of the most requested resource with this path and query, on any host.
     pub fn key_of(&self, path: &str) -> Option<String> {
         let hits = |resource: &Resource| {
             resource.variants.iter().map(|stored| stored.hits.load(Ordering::Relaxed)).sum::<u64>()
@@ -497,8 +503,8 @@ impl Store {
     }
 }
 
-/// Returns the index of the variant that makes room for another: a stale one before fresh ones; among these the one that was sent least often, and of
-/// several such the oldest.
+/// Returns the index of the variant to evict: a stale one before fresh ones; among these the least often
+/// sent, and of several such the oldest.
 fn least_useful(variants: &[Arc<Stored>], now: Instant) -> usize {
     let use_of = |stored: &Stored| (stored.age(now) < stored.lifetime, stored.hits.load(Ordering::Relaxed));
     variants.iter().enumerate().min_by_key(|(_, stored)| use_of(stored)).map_or(0, |(at, _)| at)
@@ -512,7 +518,7 @@ pub struct Kept {
     pub bytes: u64,
     pub age: Duration,
     pub lifetime: Duration,
-    /// The field that its lifetime comes from.
+    /// The field that states its lifetime.
     pub because: String,
     /// The fields that select it.
     pub varies_by: Vec<String>,
@@ -623,7 +629,7 @@ mod tests {
         }
         for number in 1000..3000 {
             store.put(&key(number), stored(10_000, &[], ""), store.moment());
-            // The pages that are asked for often are asked for during the scan, too.
+            // Frequently requested pages are also requested during the scan.
             store.get(&key(number % 20));
         }
         let left = (0..20).filter(|number| store.get(&key(*number)).is_some()).count();
@@ -692,7 +698,7 @@ mod tests {
         assert!((0..100).all(|number| store.get(&key(number)).is_none()));
     }
 
-    /// Other threads put responses, weigh them, and read them from the disk, while this one removes them.
+    /// Other threads put, weigh and load responses while this thread removes them.
     #[test]
     fn what_is_removed_does_not_come_back_from_another_thread() {
         const KEY: &[u8] = b"http://example.org/";

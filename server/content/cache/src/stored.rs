@@ -1,7 +1,7 @@
 //! A kept response.
 //!
-//! Contract: a [`Stored`] does not change, apart from its encoded forms, which are added once, and its counts. A validated response is a new one that
-//! shares the body.
+//! Contract: a [`Stored`] does not change, except for its counts and its encoded forms, which are added once.
+//! Validation creates a new one that shares the body.
 
 use crate::counts::RouteCounts;
 use crate::directives::ResponseDirectives;
@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a kept response says about its reuse, in seconds.
+/// The reuse rules of a kept response, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// It is validated before each use.
     pub(crate) no_cache: bool,
     /// It is never sent stale.
     pub(crate) must_revalidate: bool,
-    /// Nothing in it forbids that it is sent stale.
+    /// No directive forbids sending it stale.
     pub(crate) may_be_stale: bool,
     pub(crate) stale_while_revalidate: Option<u64>,
     pub(crate) stale_if_error: Option<u64>,
@@ -48,7 +48,8 @@ impl Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     plain: Fields,
-    /// The fields with each coding, identity included, of a body that is sent in several; made when they are first sent.
+    /// The fields with each coding, identity included, of a body that is sent in several; made when they are
+    /// first sent.
     coded: [OnceLock<Fields>; Coding::ALL.len()],
 }
 
@@ -65,7 +66,7 @@ impl Head {
         self.plain.with_room(Head::SPARE)
     }
 
-    /// Returns the fields with a coding, for a body that others get in another one.
+    /// Returns the fields for a body in this coding, when the response is also sent in other codings.
     pub(crate) fn coded(&self, coding: Coding) -> Fields {
         let made = || {
             let mut fields: Fields = Fields::with_capacity(self.plain.len() + 2, 256);
@@ -94,19 +95,19 @@ impl Head {
 /// The encoded forms of a body, each made once.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedForms {
-    /// By the number of the coding; `None` inside: it does not shrink.
+    /// Indexed by the coding's number; `None` inside: the coding does not shrink the body.
     forms: [OnceLock<Option<Bytes>>; 3],
     /// Codings that are being made, a bit each.
     begun: AtomicU8,
 }
 
 impl EncodedForms {
-    /// Returns the form, if it has been made; `None` inside if the body does not shrink.
+    /// Returns the encoded form, if it exists; `None` inside if the coding does not shrink the body.
     pub(crate) fn get(&self, coding: Coding) -> Option<&Option<Bytes>> {
         self.forms.get(coding as usize)?.get()
     }
 
-    /// Returns true to one caller, which then makes the form.
+    /// Returns true to the first caller, which then creates the form.
     pub(crate) fn begin(&self, coding: Coding) -> bool {
         let bit = 1_u8 << (coding as u8);
         self.begun.fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -114,7 +115,7 @@ impl EncodedForms {
 
     pub(crate) fn set(&self, coding: Coding, form: Option<Bytes>) {
         if let Some(slot) = self.forms.get(coding as usize) {
-            // Only the caller that has begun it gets here.
+            // Only the caller of `begin` gets here.
             let _ = slot.set(form);
         }
     }
@@ -133,7 +134,7 @@ pub(crate) struct Stored {
     /// Last-Modified, which conditions are compared with.
     pub(crate) last_modified: Option<SystemTime>,
     pub(crate) body: Bytes,
-    /// Whether it may be encoded, whatever its length is.
+    /// Whether the body may be encoded, apart from its length.
     pub(crate) codable: bool,
     pub(crate) forms: Arc<EncodedForms>,
     pub(crate) lifetime: Duration,
@@ -153,7 +154,7 @@ pub(crate) struct Stored {
     pub(crate) route: OnceLock<Arc<RouteCounts>>,
 }
 
-/// What a response is made of, for a file.
+/// The parts of a response, for writing it to a file.
 pub(crate) struct StoredParts {
     pub(crate) status: u16,
     pub(crate) fields: Fields,
@@ -174,12 +175,12 @@ pub(crate) struct Arrival {
     pub(crate) since: SystemTime,
     /// The time between request and response.
     pub(crate) took: Duration,
-    /// The moment of the request. A response whose resource was removed since is not kept.
+    /// The moment of the request. If the resource was removed since, the response is not kept.
     pub(crate) moment: Moment,
 }
 
 impl Arrival {
-    /// Returns the times of a response that arrives now and was asked for at `asked`, the moment `moment`.
+    /// Returns the times of a response that arrives now and was requested at `asked`, in `moment`.
     pub(crate) fn now(asked: Instant, moment: Moment) -> Arrival {
         let at = Instant::now();
         Arrival { at, since: SystemTime::now(), took: at.saturating_duration_since(asked), moment }
@@ -216,7 +217,8 @@ impl Stored {
         }
     }
 
-    /// Returns the response with the fields of a 304 (RFC 9111 section 3.2). `plan`: what the new fields say.
+    /// Returns the response with the fields of a 304 (RFC 9111 section 3.2). `plan` is derived from the new
+    /// fields.
     pub(crate) fn validated(&self, fields: &Fields, plan: &Plan, arrival: Arrival) -> Stored {
         let kept = kept_fields(fields, &plan.directives, arrival.since);
         Stored {
@@ -239,7 +241,7 @@ impl Stored {
         }
     }
 
-    /// Returns the fields with those of a 304 instead of the old ones of the same names.
+    /// Returns the fields, with those of a 304 replacing fields of the same name.
     pub(crate) fn merged(&self, update: &Fields) -> Fields {
         // These describe the body, which a 304 does not have.
         const OF_BODY: [&str; 3] = ["content-length", "content-encoding", "content-range"];
@@ -248,7 +250,8 @@ impl Stored {
                 && update.iter().any(|(new, _)| new.eq_ignore_ascii_case(name))
         };
         let mut merged = self.head.fields();
-        // A 304 without Date was generated now: its age does not count from the time of the old one (RFC 9110 section 6.6.1).
+        // A 304 without Date was generated now, so the old Date must not count for its age (RFC 9110 section
+        // 6.6.1).
         merged.retain(|name, _| !is_new(name) && !name.eq_ignore_ascii_case(b"date"));
         update.iter().filter(|(name, _)| is_new(name)).for_each(|(name, value)| merged.push(name, value));
         merged
@@ -269,11 +272,11 @@ impl Stored {
         }
     }
 
-    /// Returns a response that another process has kept. Its age is that of the clock on the wall.
+    /// Returns a response that another process has kept. Its age is computed from the wall clock.
     pub(crate) fn from_parts(parts: StoredParts) -> Stored {
         let resident = SystemTime::now().duration_since(parts.since).unwrap_or(Duration::ZERO);
         let now = Instant::now();
-        // A clock that began later than the response arrived cannot tell the time of that.
+        // A monotonic clock that started after the response arrived cannot express its arrival.
         let (arrived, before) = match now.checked_sub(resident) {
             Some(arrived) => (arrived, Duration::ZERO),
             None => (now, resident),
@@ -302,7 +305,7 @@ impl Stored {
         self.initial_age + now.saturating_duration_since(self.arrived)
     }
 
-    /// Returns when the origin was asked for it.
+    /// Returns the time of the request to the origin.
     pub(crate) fn asked(&self) -> Option<Instant> {
         self.arrived.checked_sub(self.took)
     }
@@ -314,7 +317,7 @@ impl Stored {
 
     /// Returns the language of its content.
     pub(crate) fn language(&self) -> Option<&[u8]> {
-        // Asked only by a selection by language.
+        // Used only for selection by language.
         self.head.get("content-language")
     }
 
@@ -369,7 +372,7 @@ impl Stored {
     }
 }
 
-/// Returns whether a response may be encoded (RFC 9110 section 8.4), whatever its length is.
+/// Returns whether a response may be encoded (RFC 9110 section 8.4), apart from its length.
 fn is_codable(status: u16, fields: &Fields, body: &Bytes) -> bool {
     coding::may_encode(&Response::new(status, fields.clone(), Body::Bytes(body.clone())), 0, false)
 }
@@ -388,8 +391,8 @@ fn tags(fields: &Fields) -> Box<[Box<[u8]>]> {
     TAG_FIELDS.iter().flat_map(|name| of(name)).filter(|tag| !tag.is_empty()).map(Box::from).collect()
 }
 
-/// Returns the fields that are kept: not those of the connection (RFC 9111 section 3.1), not those of one request, not what the directives exclude.
-/// Adds Date, which the kept response must show.
+/// Returns the fields to keep: without those of the connection (RFC 9111 section 3.1) or of one request, and
+/// without those that the directives exclude. Adds Date, which a kept response must have.
 fn kept_fields(fields: &Fields, directives: &ResponseDirectives, since: SystemTime) -> Fields {
     const LEFT_OUT: [&str; 18] = [
         "age",

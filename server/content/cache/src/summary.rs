@@ -1,10 +1,11 @@
-//! The fields of a request that matter to a cache, found in one pass: a hit should cost little more than its response.
+//! Finds the cache's request fields in one pass: a hit should cost little more than its response.
 
 use handler::Fields;
 use representation::conditions::{is_condition, is_precondition};
 
-/// Fields that change what an app writes although no Vary names them: an app makes its URLs of them. A client could send one with a name of its own,
-/// and everyone would get its links (cache poisoning). They select only for trusted proxies: a response to another client that sends one is not kept
+/// Fields that an app builds its URLs from although no Vary names them. A client could send such a field with
+/// its own host name, and all clients would get its links (cache poisoning). They select a variant only for
+/// trusted proxies; a response to another client that sends one is not kept
 /// ([`Refusal::Forwarded`](crate::storable::Refusal::Forwarded)).
 const FORWARDING: [&str; 13] = [
     "forwarded",
@@ -22,7 +23,7 @@ const FORWARDING: [&str; 13] = [
     "x-rewrite-url",
 ];
 
-/// Returns whether an app makes its URLs of a field.
+/// Returns whether an app may build its URLs from a field.
 #[inline]
 pub(crate) fn is_forwarding(name: &[u8]) -> bool {
     name.first().is_some_and(|first| matches!(first | 0x20, b'x' | b'f'))
@@ -41,7 +42,7 @@ pub(crate) struct FieldSummary {
     pub(crate) directives: bool,
     pub(crate) upgrade: bool,
     pub(crate) authorization: bool,
-    /// A field of which an app makes its links; see [`is_forwarding`].
+    /// Whether the request has a field that an app may build its links from; see [`is_forwarding`].
     pub(crate) forwarding: bool,
 }
 

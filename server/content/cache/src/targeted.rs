@@ -1,11 +1,13 @@
-//! Parses CDN-Cache-Control (RFC 9213): a dictionary of structured fields (RFC 9651) that takes the place of Cache-Control and Expires in this cache.
+//! Parses CDN-Cache-Control (RFC 9213): a dictionary of structured fields (RFC 9651) that overrides
+//! Cache-Control and Expires in this cache.
 //!
-//! Contract: a field that is not a valid dictionary, or whose known members have the wrong type, is ignored as a whole; Cache-Control counts then.
+//! Contract: a field that is not a valid dictionary, or whose known members have the wrong type, is ignored
+//! as a whole; then Cache-Control applies.
 
 use crate::directives::ResponseDirectives;
 use handler::Fields;
 
-/// A value of the dictionary, as far as directives have such.
+/// A value of the dictionary, of a type that directives use.
 #[derive(Debug, PartialEq, Eq)]
 enum Bare<'a> {
     Integer(i64),

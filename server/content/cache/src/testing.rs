@@ -1,4 +1,4 @@
-//! Builds exchanges and reads responses, for tests. Requests are those of [`handler::testing`].
+//! Builds exchanges and reads responses, for tests. [`handler::testing`] builds the requests.
 
 pub(crate) use crate::service::own as exchange;
 
@@ -7,7 +7,7 @@ use handler::{Body, BodyStream, Chunk, Failure, Response};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-/// A body of one piece.
+/// A body of one chunk.
 pub(crate) struct One(pub(crate) Option<Chunk>);
 
 impl One {

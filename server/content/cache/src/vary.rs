@@ -1,7 +1,9 @@
 //! Selects among the variants of a resource by the fields that Vary names (RFC 9111 section 4.1).
 //!
-//! Contract: two requests match if their fields mean the same, and if they have the same [forwarding](is_forwarding) fields, whatever Vary says. Blanks around
-//! commas and repeated fields make no difference; Accept-Language and Accept-Encoding are compared by members and weights, in any order and case.
+//! Contract: two requests match if the selected fields have the same meaning and the
+//! [forwarding](is_forwarding) fields are the same, whatever Vary says. Blanks around commas and the division
+//! into lines make no difference. Accept-Language and Accept-Encoding are compared by members and weights, in
+//! any order and case.
 
 use crate::summary::{FieldSummary, is_forwarding};
 use handler::Fields;
@@ -13,19 +15,20 @@ pub(crate) type Pair = (Box<[u8]>, Option<Box<[u8]>>);
 /// The fields that select a variant, as the request had them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Selection {
-    /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request did not have.
+    /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request
+    /// did not have.
     pairs: Box<[Pair]>,
     /// How many of them are [forwarding](is_forwarding) fields that the request had.
     forwarding: usize,
 }
 
-/// More names than this are not followed: such a response is not kept.
+/// A response with more names in its Vary is not kept.
 const MOST_NAMES: usize = 16;
 
 /// What Vary says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Vary {
-    /// By these names, in lower case and sorted; by none if there is no Vary.
+    /// By these names, in lower case and sorted; empty without a Vary.
     By(Vec<Box<[u8]>>),
     /// By something that no request shows (`*`), or by too many names.
     Anything,
@@ -76,7 +79,7 @@ impl Selection {
         };
         let matches =
             |(name, value): &Pair| normal(name, request).as_deref() == value.as_deref() || is_wanted(name);
-        // Most requests and most responses have none of either.
+        // Most requests and most responses have neither.
         (self.forwarding == 0 && !summary.forwarding || forwarding_fields(request) == self.forwarding)
             && self.pairs.iter().all(matches)
     }
@@ -110,8 +113,8 @@ fn forwarding_fields(request: &Fields) -> usize {
     names.len()
 }
 
-/// Returns the language that a request prefers to all others, in lower case: a response in it is the one that an origin would choose (RFC 9110
-/// section 12.5.4).
+/// Returns the language that a request prefers to all others, in lower case. An origin would choose a
+/// response in it (RFC 9110 section 12.5.4).
 fn wanted_language(request: &Fields) -> Option<Vec<u8>> {
     let mut members: Vec<(u32, Vec<u8>)> = request
         .all("accept-language")
@@ -143,7 +146,7 @@ fn normal(name: &[u8], request: &Fields) -> Option<Vec<u8>> {
         .filter(|member| !member.is_empty())
         .collect();
     if name == "forwarded" {
-        // The address of the client makes no other page.
+        // The address of the client does not change the page.
         members = members
             .iter()
             .flat_map(|member| member.split(|&byte| byte == b';'))

@@ -1,10 +1,10 @@
 //! Sends requests to any origin.
 //!
-//! Why in addition to [`Proxy`]: handlers in mruby choose URLs at run time. Each origin gets a proxy with its own connections; the TLS configuration
-//! is shared.
+//! Why in addition to [`Proxy`]: handlers in mruby choose URLs at run time. Each origin gets a proxy with its
+//! own connections; the TLS configuration is shared.
 
 use crate::via::Pseudonym;
-use crate::{ProxyConfig, Origin, Proxy, Upstreams, tls};
+use crate::{Origin, Proxy, ProxyConfig, Upstreams, tls};
 use handler::{Exchange, Failure, Response};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;

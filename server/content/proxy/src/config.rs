@@ -27,12 +27,13 @@ pub struct ProxyConfig {
     pub send_timeout: Duration,
     /// How many other origins are tried if one cannot be reached.
     pub retries: u32,
-    /// Idle connections kept per origin and front thread; 0 keeps none. Surplus ones are closed only after a second without use, so that a burst
-    /// does not reconnect for each request.
+    /// Idle connections kept per origin and front thread; 0 keeps none. Surplus ones are closed only after a
+    /// second without use, so that a burst does not reconnect for each request.
     pub max_idle: usize,
     /// The `Host` to send.
     pub host: HostPolicy,
-    /// Write `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded`. Otherwise the client's fields are passed on unchanged.
+    /// Write `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded`. Otherwise the client's fields are
+    /// passed on unchanged.
     pub forwarded: bool,
     /// Where `Via` is added.
     pub via: Via,

@@ -1,7 +1,7 @@
 //! Opens new connections to origins.
 //!
-//! Contract: an origin that has moved is found within the request: if the addresses of its name do not accept, or are slow, the name is looked up
-//! again, and new addresses are tried alongside the old ones.
+//! Contract: an origin that has moved is found within the request: if the addresses of its name do not
+//! accept, or are slow, the name is looked up again, and new addresses are tried alongside the old ones.
 
 use crate::Upstreams;
 use crate::origin::Endpoint;
@@ -93,7 +93,9 @@ async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[Socket
     let socket = connect_tcp(addresses).await?;
     socket.set_nodelay(true)?;
     match &upstreams.tls {
-        Some(config) if tls => Ok(Stream::Tls(Box::new(TlsStream::connect(config.clone(), host, socket).await?))),
+        Some(config) if tls => {
+            Ok(Stream::Tls(Box::new(TlsStream::connect(config.clone(), host, socket).await?)))
+        }
         _ => Ok(Stream::Tcp(socket)),
     }
 }
@@ -101,7 +103,7 @@ async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[Socket
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ProxyConfig, Origin};
+    use crate::{Origin, ProxyConfig};
     use std::net::TcpListener;
     use std::time::Instant;
 
@@ -113,7 +115,10 @@ mod tests {
         let new = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = new.local_addr().unwrap().port();
         let origin = Origin::parse(&format!("http://localhost:{port}")).unwrap();
-        let config = ProxyConfig { connect_timeout: Duration::from_secs(10), ..ProxyConfig::new("test", vec![origin]) };
+        let config = ProxyConfig {
+            connect_timeout: Duration::from_secs(10),
+            ..ProxyConfig::new("test", vec![origin])
+        };
         let upstreams = Upstreams::new(config).unwrap();
         let upstreams = std::sync::Arc::try_unwrap(upstreams).ok().expect("no other owner");
         upstreams.origins[0].addresses.knew(&[old], LONG);

@@ -14,11 +14,12 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A body up to this size that did not arrive with its head is awaited until the next turn of the event loop, so that both can be sent in one write.
+/// A body up to this size that did not arrive with its head is awaited until the next turn of the event loop,
+/// so that both can be sent in one write.
 const SMALL: u64 = 32 << 10;
 
-/// How long to wait for a response after the client has closed its sending side. Nearly all such clients have gone; the few that still read expect a
-/// prompt response.
+/// How long to wait for a response after the client has closed its sending side. Nearly all such clients have
+/// gone; the few that still read expect a prompt response.
 const HALF_CLOSED: Duration = Duration::from_secs(2);
 
 pub(crate) struct OriginResponse {
@@ -46,8 +47,8 @@ pub(crate) struct Lost {
     pub(crate) unanswered: bool,
     /// Nothing of the request was sent.
     pub(crate) unsent: bool,
-    /// The body can be sent again.
-    pub(crate) untouched: bool,
+    /// No byte of the body was read, so it can be sent again.
+    pub(crate) body_unread: bool,
 }
 
 /// Sends the request and waits for the response.
@@ -191,7 +192,7 @@ impl Conversation<'_> {
             blame,
             unanswered: false,
             unsent: !self.sender.begun,
-            untouched: !self.sender.touched,
+            body_unread: !self.sender.touched,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Writes fields about the client for origins: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` (RFC 7239).
+//! Writes fields about the client for origins: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded`
+//! (RFC 7239).
 //!
 //! Fields of a trusted peer are extended (lists) or kept (host, port). Fields of other peers are replaced.
 

@@ -11,8 +11,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Checks the origins for as long as it is polled. Never returns, and does nothing if no health checks are configured. Runs as one task in the
-/// process, on a `LocalRuntime`. An origin counts as healthy until checks have failed.
+/// Checks the origins for as long as it is polled. Never returns, and does nothing if no health checks are
+/// configured. Runs as one task in the process, on a `LocalRuntime`. An origin counts as healthy until checks
+/// have failed.
 pub async fn check_health(upstreams: Arc<Upstreams>) {
     let health = upstreams.config.health.as_ref();
     let mut checks: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();

@@ -1,16 +1,17 @@
 //! Implements a reverse proxy as a handler.
 //!
-//! Why: another program may serve a site's `/api`. Its responses are checked as strictly as clients' requests, so that none of its bytes can end up
-//! in another client's response.
+//! Why: another program may serve a site's `/api`. Its responses are checked as strictly as clients'
+//! requests, so that none of its bytes can end up in another client's response.
 //!
 //! Contract:
-//! 1. [`Upstreams`] is shared by all threads: configuration, the origins' health, counters. A [`Proxy`] belongs to one thread and owns its
-//!    connections; nothing in it is `Send`.
+//! 1. [`Upstreams`] is shared by all threads: configuration, the origins' health, counters. A [`Proxy`]
+//!    belongs to one thread and owns its connections; nothing in it is `Send`.
 //! 2. Bodies stream in both directions at the slower side's pace. Small responses are sent in one piece.
 //! 3. A request is sent again only if the origin cannot have acted on any of it.
-//! 4. A connection is reused only if request and response have ended where their framing says, and nothing follows the response.
-//! 5. Hop-by-hop fields end here (RFC 9110 section 7.6.1); both directions are framed anew. `Via` is extended (section 7.6.3), and a request that
-//!    has passed the same proxy before gets 508.
+//! 4. A connection is reused only if request and response have ended where their framing says, and nothing
+//!    follows the response.
+//! 5. Hop-by-hop fields end here (RFC 9110 section 7.6.1); both directions are framed anew. `Via` is extended
+//!    (section 7.6.3), and a request that has passed the same proxy before gets 508.
 //! 6. A failure is a [`handler::Failure`]: of the response, or as the error of its body.
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,9 @@
 //!
 //! Contract:
 //! 1. The most recently used connection is used first, so that the others can expire.
-//! 2. Connections beyond `max_idle` are kept for [`SURPLUS`] only. Closing them at once would cause constant reconnects when more requests than that
-//!    are in progress: measured with 64 clients and 32 kept, two thirds more CPU per request.
+//! 2. Connections beyond `max_idle` are kept for [`SURPLUS`] only. Closing them at once would cause constant
+//!    reconnects when more requests than that are in progress: measured with 64 clients and 32 kept, two
+//!    thirds more CPU per request.
 //! 3. A connection that received anything without a request is never used again.
 
 use net::descriptors::CountedDescriptor;

@@ -2,7 +2,7 @@
 
 use crate::body::UpstreamBody;
 use crate::connect::connect;
-use crate::conversation::{OriginResponse, Blame, Lost, converse, poll_departure};
+use crate::conversation::{Blame, Lost, OriginResponse, converse, poll_departure};
 use crate::holds::{At, RequestPermit};
 use crate::local::Local;
 use crate::pool::Connection;
@@ -42,8 +42,8 @@ impl Proxy {
         Proxy { local: Local::new(upstreams) }
     }
 
-    /// Passes an exchange to an origin. `target`: path and query, beginning with `/` (or `*` of an `OPTIONS`); the origin's base path is put before
-    /// it. `Location` is passed on unchanged.
+    /// Passes an exchange to an origin. `target`: path and query, beginning with `/` (or `*` of an
+    /// `OPTIONS`); the origin's base path is put before it. `Location` is passed on unchanged.
     pub async fn forward(&self, exchange: Exchange, target: Vec<u8>) -> Response {
         self.ask(exchange, target).await.unwrap_or_else(Failure::into_response)
     }
@@ -133,8 +133,8 @@ impl Proxy {
                     let peer = request.peer.clone();
                     return Ok(StartedResponse { received, connection, origin, peer, active, permit });
                 }
-                Err(Lost { unsent, untouched, unanswered, .. })
-                    if reused && unanswered && (unsent || (untouched && request.is_idempotent())) =>
+                Err(Lost { unsent, body_unread, unanswered, .. })
+                    if reused && unanswered && (unsent || (body_unread && request.is_idempotent())) =>
                 {
                     again = Some(origin);
                 }

@@ -111,7 +111,8 @@ impl<'a> Receiver<'a> {
         Receiver { parser: ResponseParser::new(), held: Vec::new(), interim: 0, begun: false, expected }
     }
 
-    /// Ready with the final response, or when there will be none. Sets `informed` when an informational response has arrived.
+    /// Ready with the final response, or when there will be none. Sets `informed` when an informational
+    /// response has arrived.
     pub(crate) fn poll(
         &mut self,
         stream: &Stream,

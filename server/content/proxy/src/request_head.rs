@@ -1,9 +1,10 @@
 //! Encodes request heads for origins: adds the configured fields to [`h1::RequestEncoder`].
 //!
-//! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) and `Via` are written once, here, if they are configured.
+//! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) and `Via` are written once, here, if they
+//! are configured.
 
 use crate::via::Pseudonym;
-use crate::{ProxyConfig, HostPolicy, Origin, Via, forwarded};
+use crate::{HostPolicy, Origin, ProxyConfig, Via, forwarded};
 use h1::{Framing, RequestEncoder};
 use handler::Request;
 
@@ -82,7 +83,12 @@ mod tests {
     use handler::Incoming;
     use std::sync::Arc;
 
-    fn written(method: &str, fields: &[(&str, &str)], framing: Option<Framing>, config: &ProxyConfig) -> String {
+    fn written(
+        method: &str,
+        fields: &[(&str, &str)],
+        framing: Option<Framing>,
+        config: &ProxyConfig,
+    ) -> String {
         let request = request(method, "/asked?q", fields);
         let upgrade = upgrade(&request, config, framing);
         let origin = &config.origins[0];

@@ -1,4 +1,5 @@
-//! Resolves names with the system's resolver, off the event loop, every [`TTL`], and at once when no address can be connected to.
+//! Resolves names with the system's resolver, off the event loop, every [`TTL`], and at once when no address
+//! can be connected to.
 //!
 //! 1. At most one look-up of a name runs at a time, for all threads; the requests that wait for it share its
 //!    result. The look-up continues when those requests have given up. An origin that is down causes one
@@ -95,7 +96,8 @@ impl Addresses {
         }
     }
 
-    /// Returns all addresses, with alternating families. If the resolver fails, or does not reply within `patience`, the last result is used.
+    /// Returns all addresses, with alternating families. If the resolver fails, or does not reply within
+    /// `patience`, the last result is used.
     ///
     /// # Errors
     /// The resolver finds no address.

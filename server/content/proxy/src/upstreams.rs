@@ -1,15 +1,15 @@
 //! Tracks the origins of a reverse proxy and their health, for all front threads.
 //!
 //! Contract:
-//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a probe. This is a preference: if all have
-//!    failed, they are used anyway.
-//! 2. An origin that closes a connection without a complete response may do so because of the request. So this counts once per client address: one
-//!    client alone cannot take an origin out.
+//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a
+//!    probe. This is a preference: if all have failed, they are used anyway.
+//! 2. An origin that closes a connection without a complete response may do so because of the request. So
+//!    this counts once per client address: one client alone cannot take an origin out.
 //! 3. An origin whose health checks fail gets no requests.
 
 use crate::resolve::Addresses;
 use crate::via::Pseudonym;
-use crate::{Balance, ProxyConfig, Origin, tls};
+use crate::{Balance, Origin, ProxyConfig, tls};
 use handler::Peer;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -212,7 +212,8 @@ impl OriginState {
         self.out_until.load(Relaxed) > now
     }
 
-    /// Returns whether the origin may get a request. If its pause has just ended, it may get one, which this call claims.
+    /// Returns whether the origin may get a request. If its pause has just ended, it may get one, which this
+    /// call claims.
     fn is_in_or_claimed(&self, now: u64) -> bool {
         let until = self.out_until.load(Relaxed);
         until == 0

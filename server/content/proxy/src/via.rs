@@ -1,9 +1,11 @@
-//! Writes `Via` (RFC 9110, 7.6.3): every request for an origin names this server, so that a request that returns is recognized.
+//! Writes `Via` (RFC 9110, 7.6.3): every request for an origin names this server, so that a request that
+//! returns is recognized.
 //!
 //! Contract:
 //! 1. The name differs in every process: two servers in a row are no loop.
-//! 2. The name also differs for every proxy of a process, because a request may rightly pass two of them: one host of a server may be the origin of
-//!    another one. A request that returns to the same proxy is in a loop.
+//! 2. The name also differs for every proxy of a process, because a request may rightly pass two of them: one
+//!    host of a server may be the origin of another one. A request that returns to the same proxy is in a
+//!    loop.
 //! 3. The client's list is kept and extended, even if the client is not trusted: the field gives no rights.
 
 use crate::forwarded::list;
@@ -51,7 +53,8 @@ impl Pseudonym {
     }
 }
 
-/// Adds the field of an origin's response. The name has no number here, so that the fields that clients see do not change with every start.
+/// Adds the field of an origin's response. The name has no number here, so that the fields that clients see
+/// do not change with every start.
 pub(crate) fn mark(fields: &mut Fields, http10: bool) {
     fields.push(b"Via", if http10 { b"1.0 firebrick" } else { b"1.1 firebrick" });
 }

@@ -2,8 +2,9 @@
 //!
 //! With a limit per thread, the total would be as many times higher as there are threads.
 //!
-//! Contract: keys are distributed over [`SHARDS`] short locks. At most [`MAX_KEYS`] keys are kept; a new key replaces expired ones first, then those
-//! that expire first. So a flood of new keys has bounded cost in memory and time.
+//! Contract: keys are distributed over [`SHARDS`] short locks. At most [`MAX_KEYS`] keys are kept; a new key
+//! replaces expired ones first, then those that expire first. So a flood of new keys has bounded cost in
+//! memory and time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

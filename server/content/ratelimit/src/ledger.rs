@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 /// The counts of a process, and its threads' view of Redis.
 pub struct LimiterState {
     counts: Counters<Count>,
-    /// Until when a key is refused without asking Redis. No request can be admitted earlier, because the time in Redis only grows.
+    /// Until when a key is refused without asking Redis. No request can be admitted earlier, because the time
+    /// in Redis only grows.
     refused: Counters<u64>,
     /// By the limits' names.
     tallies: Mutex<BTreeMap<String, Arc<Tally>>>,

@@ -64,7 +64,8 @@ impl Limiter {
         self.changed.notify_one();
     }
 
-    /// Returns the response to a request that exceeds a limit. Returns `None` at once for requests that no limit applies to.
+    /// Returns the response to a request that exceeds a limit. Returns `None` at once for requests that no
+    /// limit applies to.
     pub fn judge<'a>(&'a self, request: &'a Request) -> Option<Judgement<'a>> {
         let rules = self.rules.borrow();
         if rules.is_empty() {
@@ -136,8 +137,8 @@ impl Limiter {
         }
     }
 
-    /// Keeps the connection to Redis, reports this server's presence, and notices when Redis is back. Never ends; does nothing while no limit is
-    /// shared.
+    /// Keeps the connection to Redis, reports this server's presence, and notices when Redis is back. Never
+    /// ends; does nothing while no limit is shared.
     pub async fn keep_in_touch(self: Rc<Self>) {
         let mut answered = 0;
         loop {

@@ -1,13 +1,14 @@
 //! Implements three rate-limit algorithms. No I/O: the clock is an argument.
 //!
-//! Contract: refused requests are not counted, so a client that keeps sending is allowed again as soon as one that waits. Times are nanoseconds of
-//! any monotonic clock.
+//! Contract: refused requests are not counted, so a client that keeps sending is allowed again as soon as one
+//! that waits. Times are nanoseconds of any monotonic clock.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// A fixed number per period; it may be used at the end of one and again at the start of the next.
     FixedWindow,
-    /// A number in the last period, estimated from two counters: requests of the previous one are assumed to be evenly distributed.
+    /// A number in the last period, estimated from two counters: requests of the previous one are assumed to
+    /// be evenly distributed.
     SlidingWindow,
     /// A bucket of `burst` tokens that is filled evenly.
     TokenBucket,

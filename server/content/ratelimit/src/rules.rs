@@ -47,7 +47,8 @@ impl Judged {
         if client.is_some_and(|client| self.written.except.iter().any(|network| network.contains(client))) {
             return None;
         }
-        // A changed limit begins anew: the stored state of a key is a time, which means another number with another rate.
+        // A changed limit begins anew: the stored state of a key is a time, which means another number with
+        // another rate.
         let name = format_args!("{}:{}:{}", self.written.name, self.written.rate, self.written.burst);
         match &self.written.key {
             RateKey::All => Some(format!("{name}:all")),
@@ -66,8 +67,8 @@ impl Judged {
     }
 }
 
-/// Returns whether a path is one of the prefixes or below one. A format after it makes no difference: with Rails, `/login.json` is the same action
-/// as `/login`, and would bypass its limit.
+/// Returns whether a path is one of the prefixes or below one. A format after it makes no difference: with
+/// Rails, `/login.json` is the same action as `/login`, and would bypass its limit.
 pub(crate) fn is_below(prefixes: &[String], path: &Path<'_>) -> bool {
     prefixes
         .iter()

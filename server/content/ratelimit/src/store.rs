@@ -3,10 +3,11 @@
 //! Contract:
 //! 1. A decision is one script, so no two servers admit a request to the same place. The clock is Redis's.
 //! 2. Keys expire when the limit is unused again, so Redis keeps no data of a client that has gone.
-//! 3. No query takes longer than the time-out. Connections are reused: a query waits for connecting only before the first connection.
+//! 3. No query takes longer than the time-out. Connections are reused: a query waits for connecting only
+//!    before the first connection.
 
 use crate::rate::Limit;
-use redis::{RedisClient, RedisConfig, ErrorKind, Value, ValueSink};
+use redis::{ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
 use sha1::{Digest, Sha1};
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ impl RedisCounters {
     /// # Errors
     /// Describes the mistake in the URL.
     pub(crate) fn new(url: &str, group: &str, timeout: Duration) -> Result<RedisCounters, String> {
-        let mut config = RedisConfig { connect_timeout: CONNECT, command_timeout: timeout, ..RedisConfig::default() };
+        let mut config =
+            RedisConfig { connect_timeout: CONNECT, command_timeout: timeout, ..RedisConfig::default() };
         config.set_url(url)?;
         Ok(RedisCounters {
             client: RedisClient::new(config),
@@ -69,7 +71,8 @@ impl RedisCounters {
         Ok(Duration::from_micros(wait))
     }
 
-    /// Reports the server `id` as present. Returns the number of servers. A server that has been silent for `gone` is removed.
+    /// Reports the server `id` as present. Returns the number of servers. A server that has been silent for
+    /// `gone` is removed.
     pub(crate) async fn beat(&self, id: &str, gone: Duration) -> Result<u32, String> {
         // Connecting is included.
         let timeout = CONNECT + self.timeout;

@@ -1,10 +1,11 @@
 //! Renders directory listings as HTML.
 //!
 //! Contract:
-//! 1. The page is one self-contained document: no scripts, fonts or images. It follows the reader's light or dark scheme.
+//! 1. The page is one self-contained document: no scripts, fonts or images. It follows the reader's light or
+//!    dark scheme.
 //! 2. Directories come first, then files, sorted by name ignoring case. Names that begin with a dot are left out.
-//! 3. Any name is shown as text, and its link leads to it: `./` and percent-encoding keep `a:b`, `?`, `#` and `//` from being read as anything but a
-//!    name.
+//! 3. Any name is shown as text, and its link leads to it: `./` and percent-encoding keep `a:b`, `?`, `#` and
+//!    `//` from being read as anything but a name.
 //! 4. At most [`MAX_NAMES`] names are listed; a line gives the number of those left out.
 
 use std::cmp::Reverse;
@@ -26,7 +27,8 @@ pub struct ListingEntry {
     pub modified: Option<SystemTime>,
 }
 
-/// Renders the listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
+/// Renders the listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML
+/// document in UTF-8.
 pub fn page(path: &str, entries: Vec<ListingEntry>) -> String {
     page_of_some(path, entries, 0)
 }

@@ -1,7 +1,8 @@
 //! Determines media types by file name, and which types have a charset or are worth compressing.
 //!
-//! Why a table before `mime_guess`: its list is IANA's plus an old one of Apache's. For types that browsers depend on (scripts, modules, manifests,
-//! fonts, web images and video) it lags behind RFC 9239, RFC 8081 and others.
+//! Why a table before `mime_guess`: its list is IANA's plus an old one of Apache's. For types that browsers
+//! depend on (scripts, modules, manifests, fonts, web images and video) it lags behind RFC 9239, RFC 8081 and
+//! others.
 //!
 //! Contract:
 //! 1. The extension is the text after the last dot of the last segment, in any case. The file's content is not read.
@@ -22,7 +23,8 @@ pub fn media_type(path: &str) -> &'static str {
     modern(extension).or_else(|| mime_guess::from_ext(extension).first_raw()).unwrap_or(UNKNOWN)
 }
 
-/// Returns the Content-Type field of a file: [`media_type`] and, if the type takes one, the charset. With `compat`, as nginx sets it.
+/// Returns the Content-Type field of a file: [`media_type`] and, if the type takes one, the charset. With
+/// `compat`, as nginx sets it.
 pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'static, str> {
     let media_type = if compat { nginx_media_type(path) } else { media_type(path) };
     match charset {

@@ -55,8 +55,8 @@ impl Acceptor {
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Makes room while memory is full: a connection that waits for a request, or for the rest of one, is closed for the new one. If there is
-    /// none, new clients wait in the backlog for a moment.
+    /// Makes room while memory is full: closes a connection that waits for a request, or for the rest of one,
+    /// in favour of the new one. Without such a connection, new clients wait in the backlog for a moment.
     #[cold]
     pub(super) async fn relieve(&self) {
         if [Rank::Unproved, Rank::Idle].into_iter().any(|rank| self.displace(rank)) {

@@ -6,7 +6,8 @@
 //! 2. Displaced connections count until they are closed. For a moment more than `max_connections` can be
 //!    open, but never more than a quarter plus [`SLACK`] per thread above it.
 //! 3. Below the limit, admitting costs one atomic addition.
-//! 4. A connection counts for at most one address. An address never has more connections than the limit in force at that time.
+//! 4. A connection counts for at most one address. An address never has more connections than the limit in
+//!    force at that time.
 
 use http::Rank;
 use net::Subnet;
@@ -25,7 +26,8 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Time-out for another thread's reply.
 const REPLY: Duration = Duration::from_secs(1);
 
-/// Asks a thread to close a connection of this rank. The thread replies when it does, and drops this if it has none.
+/// Asks a thread to close a connection of this rank. The thread replies when it closes one, and drops this
+/// message if it has none.
 pub(crate) struct MakeRoom {
     pub(crate) rank: Rank,
     pub(crate) reply: oneshot::Sender<()>,
@@ -47,7 +49,7 @@ struct Thread {
     without: [Option<Instant>; Rank::ALL.len()],
 }
 
-/// The counters of a connection: one for all connections, one for its address.
+/// The counters of a connection: the total, and that of its address.
 #[derive(Debug)]
 pub(crate) struct Tally {
     admission: Arc<Admission>,
@@ -72,7 +74,8 @@ impl Drop for Tally {
 pub(crate) struct Admitted(Arc<Tally>, CountedDescriptor);
 
 impl Admitted {
-    /// Counts the connection with the others of its client's address. Returns `false` if there are already `most` of them.
+    /// Counts the connection with the others of its client's address. Returns `false` if there are already
+    /// `most` of them.
     pub(crate) fn count_address(&mut self, address: Subnet, most: usize) -> bool {
         if self.0.address.is_some() {
             return true;

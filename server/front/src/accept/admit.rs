@@ -1,9 +1,11 @@
 //! Admits or refuses accepted connections, and hands them to the protocol.
 //!
 //! Contract:
-//! 1. A connection counts as open from the start (`admission`), also while it waits for a PROXY header or performs its handshake.
-//! 2. A client beyond the limit gets 503 in its own protocol, or 429 if its address has too many connections. While many clients are being
-//!    refused, further TLS clients are closed without a response. Before the PROXY header, nothing is sent.
+//! 1. A connection counts as open from the start (`admission`), also while it waits for a PROXY header or
+//!    performs its handshake.
+//! 2. A client beyond the limit gets 503 in its own protocol, or 429 if its address has too many connections.
+//!    While many clients are being refused, further TLS clients are closed without a response. Before the
+//!    PROXY header, nothing is sent.
 //! 3. The client's address is that of the PROXY header if there is one.
 
 use super::acceptor::Acceptor;
@@ -247,13 +249,14 @@ impl Acceptor {
         alt_svc: Option<Rc<[u8]>>,
     ) {
         let (counts, room) = self.count(&socket, peer.remote.ip());
-        // Registered here rather than in the task, because many connections may be accepted before the first task is polled.
+        // Registered here rather than in the task, because many connections may be accepted before the first
+        // task is polled.
         let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
         spawn_local(self.secure(socket, peer, endpoint, alt_svc, arrival, counts, room));
     }
 
     /// Performs the handshake of a counted connection, and serves or refuses it.
-    #[expect(clippy::too_many_arguments, reason = "they are what is known of a connection")]
+    #[expect(clippy::too_many_arguments, reason = "all of it describes one connection")]
     async fn secure(
         self: Rc<Self>,
         socket: TcpStream,

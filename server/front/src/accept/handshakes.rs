@@ -1,4 +1,5 @@
-//! Limits the handshakes of a thread: how many compute per turn of the event loop, and how many clients are refused at a time.
+//! Limits the handshakes of a thread: how many compute per turn of the event loop, and how many clients are
+//! refused at a time.
 //!
 //! Why: a handshake takes 0.1 to 0.5 ms of CPU time, a request a few microseconds. A flood of new clients
 //! must not delay the connected ones.
@@ -15,7 +16,8 @@ use tokio::sync::{Notify, oneshot};
 
 /// Handshakes that compute in one turn, about a millisecond together.
 const PER_TURN: u32 = 4;
-/// The largest number of clients at a time that complete a handshake only to be refused. Each has a socket beyond `max_connections`.
+/// The largest number of clients at a time that complete a handshake only to be refused. Each has a socket
+/// beyond `max_connections`.
 const REFUSED: usize = 64;
 
 #[derive(Default)]

@@ -1,10 +1,11 @@
 //! Connections, from the listening socket to the protocol that serves them.
 //!
 //! Contract:
-//! 1. [`accept`] takes connections from one listener. `admit` counts each one, makes room for it or refuses it, and starts its protocol;
-//!    `quic` does the same for HTTP/3. What precedes the protocol is read first: the PROXY header (`proxied`), the TLS handshake (`shake`).
-//! 2. [`Admission`] counts the connections of all threads. [`Acceptor`] is what the acceptors of one thread share; [`Handshakes`] lets the
-//!    handshakes of a thread take turns.
+//! 1. [`accept`] takes connections from one listener. `admit` counts each one, makes room for it or refuses
+//!    it, and starts its protocol; `quic` does the same for HTTP/3. Two steps come before the protocol: the
+//!    PROXY header (`proxied`) and the TLS handshake (`shake`).
+//! 2. [`Admission`] counts the connections of all threads. [`Acceptor`] is shared by the acceptors of one
+//!    thread; [`Handshakes`] lets the handshakes of a thread take turns.
 //! 3. A full server closes a connection for a new one: of the own thread, or of another one that runs [`serve_others`].
 
 mod acceptor;

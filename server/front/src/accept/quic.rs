@@ -1,13 +1,15 @@
 //! Accepts QUIC connections, admits or refuses them, and hands them to HTTP/3.
 //!
 //! Contract:
-//! 1. A client with an unverified address gets a handshake only while few are in progress, in total and for its address, and while there is
-//!    room. Otherwise it first has to prove that it receives packets at its address (Retry, RFC 9000 section 8.1.2). See
-//!    [`QuicHandshakes`]. A connection counts from its first packet. It can displace another one once its address is proved; until then it
-//!    is displaced before all others.
+//! 1. A client with an unverified address gets a handshake only while few are in progress, in total and for
+//!    its address, and while there is room. Otherwise it first has to prove that it receives packets at its
+//!    address (Retry, RFC 9000 section 8.1.2). See [`QuicHandshakes`]. A connection counts from its first
+//!    packet. It can displace another one once its address is proved; until then it is displaced before all
+//!    others.
 //! 2. Changed TLS parameters (files, authorities) apply to connections that begin later.
-//! 3. When the future is dropped, no new connection begins and open ones continue. The caller should then refuse new clients ([`Acceptor::refuse_quic`]):
-//!    without a reply, a client retries until its time-out instead of falling back to TCP.
+//! 3. When the future is dropped, no new connection begins and open ones continue. The caller should then
+//!    refuse new clients ([`Acceptor::refuse_quic`]): without a reply, a client retries until its time-out
+//!    instead of falling back to TCP.
 
 use super::acceptor::{Acceptor, canonical};
 use super::admission::Room;
@@ -15,7 +17,7 @@ use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
 use ::quic::{QuicBounds, HandshakeData, Keys, PortSocket, SEND_WINDOW, endpoint, server_config};
-use ::tls::Refusal;
+use ::tls::HandshakeRefusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;
 use net::Subnet;
@@ -72,7 +74,7 @@ pub(crate) async fn accept(
 }
 
 impl Acceptor {
-    /// Refuses new QUIC connections from now on. No other code may accept any more.
+    /// Refuses new QUIC connections from now on. No other code may accept connections any more.
     pub(crate) fn refuse_quic(&self) {
         for endpoint in self.quic.borrow().iter() {
             spawn_local(refuse(endpoint.clone()));
@@ -174,7 +176,8 @@ async fn shake(acceptor: &Acceptor, incoming: Incoming, arrival: &Arrival) -> Op
     None
 }
 
-/// Returns both addresses of a connection and the result of its handshake; `None` if the client's certificate has expired.
+/// Returns both addresses of a connection and the result of its handshake; `None` if the client's certificate
+/// has expired.
 fn peer(
     acceptor: &Acceptor,
     connection: &Connection,

@@ -1,13 +1,16 @@
-//! Limits the QUIC handshakes in progress on one thread: which client can begin one, and which has to prove its address first.
+//! Limits the QUIC handshakes in progress on one thread: which client can begin one, and which has to prove
+//! its address first.
 //!
 //! Why: the first packet of a connection costs its sender nothing and can bear any address, but makes the
 //! server hold the state of a handshake until it times out.
 //!
 //! Contract:
-//! 1. Few handshakes are in progress with clients that have not proved their address, in total and per address. Further clients have to
-//!    prove it first (Retry, RFC 9000 section 8.1.2), for which the server holds no state.
-//! 2. With a proved address more are possible, but limited as well: beyond the limit per address, clients are refused. Beyond the total,
-//!    the oldest handshake of the address with the most handshakes makes room (`http::Arrival`).
+//! 1. Few handshakes are in progress with clients that have not proved their address, in total and per
+//!    address. Further clients have to prove it first (Retry, RFC 9000 section 8.1.2), for which the server
+//!    holds no state.
+//! 2. With a proved address more are possible, but limited as well: beyond the limit per address, clients are
+//!    refused. Beyond the total, the oldest handshake of the address with the most handshakes makes room
+//!    (`http::Arrival`).
 //! 3. This module only counts. Handshakes make room in the same order as all other connections.
 
 use net::Subnet;

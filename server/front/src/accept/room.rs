@@ -1,7 +1,9 @@
-//! Makes room for a new connection when the server is full, and ends connections that have not sent a request when it drains.
+//! Makes room for a new connection when the server is full, and ends connections that have not sent a request
+//! when it drains.
 //!
 //! Contract:
-//! 1. The connections of all threads are displaced in one order (`http::Rank`). Within a rank, those of the own thread go first.
+//! 1. The connections of all threads are displaced in one order (`http::Rank`). Within a rank, those of the
+//!    own thread go first.
 //! 2. A new connection waits up to [`PATIENCE`] for another to leave if transfers have just paused or
 //!    handshakes are in progress. At most [`WAITING`] connections of a thread wait.
 //! 3. A front that drains waits [`DRAIN_TIME`] for TLS and QUIC handshakes and for PROXY headers. Later it

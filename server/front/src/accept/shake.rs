@@ -2,7 +2,7 @@
 
 use super::acceptor::Acceptor;
 use crate::tls::variables;
-use ::tls::{CertificateChoice, Endpoint, Established, Failed, Hello, HandshakeRefusal};
+use ::tls::{CertificateChoice, Endpoint, Established, Failed, HandshakeRefusal, Hello};
 use handler::{Peer, Session};
 use http::Arrival;
 use net::TlsStream;
@@ -32,7 +32,8 @@ pub(crate) async fn shake(
     arrival: Option<Arrival>,
 ) -> Option<Secured> {
     let arrival = arrival.as_ref();
-    // Boxed, here and below: each async function that a future passes through holds all of it, and many handshakes can wait at once.
+    // Boxed, here and below: each async function that a future passes through holds all of it, and many
+    // handshakes can wait at once.
     let outcome = perform(arrival, Box::pin(steps(acceptor, socket, peer, &endpoint, arrival))).await;
     let displaced = || Err(Failed { refusal: HandshakeRefusal::Displaced, remains: None, name: None });
     match outcome.unwrap_or_else(displaced) {

@@ -25,7 +25,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Uses the system's time zone (`TZ`, `/etc/localtime`). Its offset is looked up every second, to follow daylight saving time.
+    /// Uses the system's time zone (`TZ`, `/etc/localtime`). Its offset is looked up every second, to follow
+    /// daylight saving time.
     pub(super) fn local() -> Clock {
         Clock::in_zone(TimeZone::system())
     }

@@ -1,11 +1,13 @@
 //! The access log: one line per request.
 //!
-//! Why not one write per request: it costs more than a small response, and a full disk or a slow reader would delay every client. Each
-//! front thread appends to its own buffer, and one thread writes all buffers, many lines at a time.
+//! Why not one write per request: it costs more than a small response, and a full disk or a slow reader would
+//! delay every client. Each front thread appends to its own buffer, and one thread writes all buffers, many
+//! lines at a time.
 //!
 //! Contract:
 //! 1. A line is written at most a tenth of a second after its request, unless the output is blocked.
-//! 2. A `write` contains only whole lines, on a descriptor in append mode, so that lines of other processes do not mix in.
+//! 2. A `write` contains only whole lines, on a descriptor in append mode, so that lines of other processes
+//!    do not mix in.
 //! 3. Text from a client never results in a byte below 0x20 or a second line.
 //! 4. Lines recorded before [`LogOutput::close`] are written before it returns. Lines are lost only if the
 //!    output fails, or is so slow that a buffer is full. Both are reported.

@@ -111,7 +111,8 @@ impl LogOutput {
         Ok(())
     }
 
-    /// Writes the remaining lines and ends the thread. Returns whether all were written: the output may block for up to `timeout`.
+    /// Writes the remaining lines and ends the thread. Returns whether all were written: the output may block
+    /// for up to `timeout`.
     pub fn close(mut self, timeout: Duration) -> bool {
         self.end(timeout)
     }
@@ -357,7 +358,8 @@ mod tests {
         if !std::path::Path::new("/dev/full").exists() {
             return;
         }
-        let output = LogOutput::open(&full, move |text| sender.send(text.to_owned()).unwrap()).unwrap().unwrap();
+        let output =
+            LogOutput::open(&full, move |text| sender.send(text.to_owned()).unwrap()).unwrap().unwrap();
         let log = output.log(LogFormat::Common, None);
         (0..100).for_each(|_| record(&log, "/"));
         assert!(output.close(LONG));

@@ -1,4 +1,5 @@
-//! The cache as the settings describe it, and where its responses come from: the app, or an origin of a site.
+//! Connects the cache with the settings and with the sources of its responses: the app, or an origin of a
+//! site.
 
 mod purges;
 
@@ -98,7 +99,7 @@ pub(crate) fn report(store: &Store, limit: usize) -> CacheReport {
     }
 }
 
-/// Returns what is kept for a key: scheme, host, path and query; or for a path on any host.
+/// Returns the kept responses for a key (scheme, host, path and query), or for a path on any host.
 pub(crate) fn lookup(store: &Store, url: &str) -> CacheLookup {
     let of_path = url.starts_with('/').then(|| store.key_of(url)).flatten();
     let key = of_path.as_deref().unwrap_or(url);

@@ -1,18 +1,20 @@
-//! Tells purges to the other servers of a group, through a stream in Redis (`shared.redis`).
+//! Publishes purges to the other servers of a group, through a stream in Redis (`shared.redis`).
 //!
-//! Why a stream and not a channel: a server that has lost Redis for a while reads later what it has missed. Messages of a channel would be gone, and
-//! the server would go on sending what was purged.
+//! Why a stream and not a channel: a server that has lost Redis for a while later reads the orders that it
+//! missed. The messages of a channel would be lost, and the server would keep sending purged responses.
 //!
 //! Contract:
-//! 1. An order is carried out here at once. It reaches the others as soon as they and Redis are connected.
-//! 2. The stream keeps about [`MOST_ORDERS`] orders. A server that finds a gap removes everything that it keeps. So does a server that does not know its
-//!    place in the stream when it reaches Redis for the first time. Beside the files of `cache.disk` the place survives the server.
+//! 1. An order takes effect here at once. It reaches the other servers as soon as they and Redis are
+//!    connected.
+//! 2. The stream keeps about [`MOST_ORDERS`] orders. A server that finds a gap removes all its responses. So
+//!    does a server that does not know its position in the stream when it first reaches Redis. The position
+//!    is saved beside the files of `cache.disk`.
 //! 3. No request waits for Redis.
 
 use super::carry_out;
 use cache::{Purge, Store};
 use control::cache::PurgeOrder;
-use redis::{RedisClient, RedisConfig, Error, ErrorKind, Value, ValueSink, command};
+use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink, command};
 use settings::Settings;
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +34,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How long connecting may take beyond `shared.timeout`.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// The stream of a group, as one server uses it.
+/// One server's view of the stream of its group.
 pub(crate) struct SharedPurges {
     client: RedisClient<ValueSink>,
     key: String,
@@ -50,7 +52,7 @@ impl SharedPurges {
     /// Creates the server's end; `None` without `shared.redis`.
     ///
     /// # Errors
-    /// The URL is none of a Redis.
+    /// Not a Redis URL.
     pub(crate) fn new(settings: &Settings) -> Result<Option<Rc<SharedPurges>>, String> {
         let shared = &settings.shared;
         let Some(url) = &shared.redis else { return Ok(None) };
@@ -71,10 +73,10 @@ impl SharedPurges {
         })))
     }
 
-    /// Tells an order to the other servers.
+    /// Publishes an order to the other servers.
     ///
     /// # Errors
-    /// Redis cannot be reached: the others still keep what was purged here.
+    /// Redis cannot be reached; the other servers keep the purged responses.
     pub(crate) async fn tell(&self, order: &PurgeOrder) -> Result<(), String> {
         let text = serde_json::to_string(order).map_err(|error| error.to_string())?;
         let most = MOST_ORDERS.to_string();
@@ -82,7 +84,7 @@ impl SharedPurges {
         self.call(&words).await.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Carries out the orders of others as long as the server lives.
+    /// Carries out the orders of other servers, as long as the server lives.
     pub(crate) async fn follow(self: Rc<SharedPurges>, store: Arc<Store>, log: impl Fn(&str)) {
         let mut last = self.saved_place();
         let (mut saved, mut away) = (last, false);
@@ -160,7 +162,8 @@ impl SharedPurges {
         if of(b"from") == Some(self.own.as_bytes()) {
             return;
         }
-        // An order that a newer version has written, and this one does not understand, must not leave old responses behind.
+        // An order that this version does not understand, written by a newer version, must not leave old
+        // responses behind.
         let order = of(b"order").and_then(|text| serde_json::from_slice::<PurgeOrder>(text).ok());
         if order.is_none_or(|order| carry_out(store, &order).is_err()) {
             store.purge(&Purge::All);
@@ -178,7 +181,7 @@ impl SharedPurges {
         let value = self.call(&["XRANGE", &self.key, "-", "+", "COUNT", "1"]).await?;
         let oldest = entries(value).first().map(|(id, _)| *id);
         Ok(match oldest {
-            // The stream was empty. It removes nothing before it has this many orders.
+            // The stream was empty. Redis trims it only beyond this many orders.
             Some(_) if known == (0, 0) => self.length().await? >= MOST_ORDERS,
             Some(oldest) => oldest > known,
             // The stream was deleted; orders may be lost.
@@ -194,7 +197,8 @@ impl SharedPurges {
         }
     }
 
-    /// Returns the place that an earlier process has saved. A file that cannot be read, or is of another group, counts as absent.
+    /// Returns the position that an earlier process saved; `None` if the file is unreadable or belongs to
+    /// another group.
     fn saved_place(&self) -> Option<EntryId> {
         let text = fs::read_to_string(self.place.as_ref()?).ok()?;
         entry_id(text.strip_prefix(&self.key)?.trim().as_bytes())
@@ -236,7 +240,8 @@ fn streams(value: Value) -> Vec<Value> {
     }
 }
 
-/// Returns the entries of a stream: pairs of an id and a list of names and values. What has another form is left out.
+/// Returns the entries of a stream: pairs of an id and a list of names and values. Entries of another form
+/// are left out.
 fn entries(value: Value) -> Vec<Entry> {
     let Value::Array(entries) = value else { return Vec::new() };
     let entry = |entry: Value| {

@@ -1,7 +1,8 @@
 //! The socket between the old program and the new one: messages with descriptors.
 //!
-//! Why standard input: using a descriptor by its number needs `unsafe`, standard input cannot be confused with another descriptor, and a
-//! program that does not know handovers leaves it alone. The original standard input is sent with the first message.
+//! Why standard input: using a descriptor by its number needs `unsafe`, standard input cannot be confused
+//! with another descriptor, and a program that does not know handovers leaves it alone. The original standard
+//! input is sent with the first message.
 
 use super::message::{Message, announced, decode, encode};
 use super::packets;

@@ -184,7 +184,7 @@ impl Successor {
         let _ = self.channel.0.send(&Message::Yours, &[]).await;
     }
 
-    /// Returns the socket, on which the new program says how a pause goes on.
+    /// Returns the socket on which the new program reports the end of a pause.
     pub(crate) fn channel(&self) -> Rc<SuccessorChannel> {
         self.channel.clone()
     }
@@ -194,7 +194,7 @@ impl Successor {
         signal(&self.child, Signal::TERM);
     }
 
-    /// Tells the new program, which serves, to load the app again.
+    /// Orders the new program, which serves, to load the app again.
     pub(crate) fn reload(&self) {
         signal(&self.child, Signal::USR1);
     }
@@ -218,7 +218,7 @@ impl Successor {
         }
         match self.exited(Duration::from_secs(1)).await {
             Some(status) => {
-                format!("the new program ended ({status}) before it served; the error log has what it said")
+                format!("the new program ended ({status}) before it served; see the error log")
             }
             None => format!("the new program cannot take over: {otherwise}"),
         }
@@ -239,16 +239,17 @@ impl Successor {
 impl SuccessorChannel {
     /// Sends the new program the file with the kept responses.
     pub(crate) async fn kept(&self, file: &File) {
-        // A new program that has gone needs none.
+        // A new program that has exited needs no responses.
         let _ = self.0.send(&Message::Kept, &[file.as_fd()]).await;
     }
 
-    /// Tells the new program that what is kept for a key is no longer valid.
+    /// Tells the new program that the cached responses of a key are no longer valid.
     pub(crate) async fn invalidated(&self, key: Vec<u8>) {
         let _ = self.0.send(&Message::Invalidated(key), &[]).await;
     }
 
-    /// Waits until the new program says how a pause goes on; see [`Message::Paused`]. `None` when it has exited.
+    /// Waits for a report of the new program about a pause; see [`Message::Paused`]. `None` when it has
+    /// exited.
     pub(crate) async fn paused(&self) -> Option<Duration> {
         loop {
             match self.0.receive().await {

@@ -12,7 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of the protocol. If the other program has another one, the upgrade fails and the server has to be restarted.
+/// The version of the protocol. If the other program has another one, the upgrade fails and the server has to
+/// be restarted.
 pub(super) const VERSION: u32 = 1;
 /// The longest accepted message, in bytes.
 pub(super) const LONGEST: usize = 32 << 10;
@@ -83,8 +84,8 @@ pub(super) enum Message {
     Ready,
     /// New program: cannot take over, with the reason.
     Failed(String),
-    /// Old program, before `go`: the interruptions of service in force, in a file that travels with it. Left out without any, for programs
-    /// that do not know it.
+    /// Old program, before `go`: the interruptions of service in force, in a file that travels with the
+    /// message. Left out if there are none, for programs that do not know the message.
     Interruptions,
     /// Old program: asks the new one to serve.
     Go,
@@ -92,7 +93,8 @@ pub(super) enum Message {
     Serving(Vec<PathBuf>),
     /// Old program: the service manager knows the new program.
     Yours,
-    /// New program, to an old one whose requests wait for the end of a pause: it goes on for this time, or ends if that is zero.
+    /// New program, while requests of the old one wait for the end of a pause: the pause continues for this
+    /// time, or ends if it is zero.
     Paused(Duration),
     /// Old program: an unsafe request has invalidated what is kept for this key; an empty one stands for all keys.
     Invalidated(Vec<u8>),

@@ -14,12 +14,13 @@
 //! | stops accepting, finishes requests, exits 0 | tells systemd that it is ready |
 //! | `invalidated`, for each key whose kept responses a request of it has invalidated | |
 //! | `kept`, when the last request has ended: the kept responses | |
-//! | | `paused`, when a pause for which requests of the old program wait has changed or ended |
+//! | | `paused`, when a pause that holds requests of the old program has changed or ended |
 //!
 //! Contract:
 //! 1. If anything fails before `serving`, the old program has never stopped serving, and continues.
 //! 2. If the old program dies before `go`, the new one continues, and serves as soon as it is ready.
-//! 3. No socket is closed that may have connections in its backlog: the new program listens on all sockets that it gets for its addresses.
+//! 3. No socket is closed that may have connections in its backlog: the new program listens on all sockets
+//!    that it gets for its addresses.
 
 mod channel;
 mod giver;

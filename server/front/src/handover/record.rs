@@ -1,7 +1,8 @@
 //! The record of upgrades: the one in progress, the last one, and the counts by outcome.
 //!
-//! A successful upgrade ends the program that counted it. The counts are therefore handed over with the sockets and the new program adds
-//! the upgrade that started it, so the counters grow by one and miss no upgrade.
+//! A successful upgrade ends the program that counted it. The counts are therefore handed over with the
+//! sockets and the new program adds the upgrade that started it, so the counters grow by one and miss no
+//! upgrade.
 
 use super::Predecessor;
 use stats::{Ended, Running, UpgradeOutcome, UpgradesSnapshot};

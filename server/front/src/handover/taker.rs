@@ -51,10 +51,11 @@ pub(crate) struct Predecessor {
     interruptions: RefCell<Interruptions>,
 }
 
-/// Receives the sockets of the old program, if it started this one. Must be called before any thread starts: it restores standard input.
+/// Receives the sockets of the old program, if it started this one. Must be called before any thread starts:
+/// it restores standard input.
 ///
 /// # Errors
-/// The reason. The old program has been told.
+/// The text gives the reason. The old program has received it.
 pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
     let Some((socket, pid)) = on_standard_input() else { return Ok(None) };
     let mut predecessor = Predecessor::new(socket, pid);
@@ -67,7 +68,7 @@ pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
     }
 }
 
-/// Tells the old program, if there is one, that this program cannot take over.
+/// Reports to the old program, if there is one, that this program cannot take over.
 pub fn decline(why: &str) {
     if let Some((socket, _)) = on_standard_input() {
         // An error is harmless: the old program also notices when this process exits.
@@ -180,12 +181,13 @@ impl Predecessor {
         self.interruptions.borrow().clone()
     }
 
-    /// Tells the old program how a pause goes on: for this time, or it ends if that is zero.
+    /// Reports the state of a pause to the old program: it continues for this time, or ends if it is zero.
     pub(crate) fn paused(&self, time: Duration) {
         self.say(&Message::Paused(time));
     }
 
-    /// Reports that this program serves and owns these files, then waits for the confirmation that the service manager knows this program.
+    /// Reports that this program serves and owns these files, then waits for the confirmation that the
+    /// service manager knows this program.
     pub(crate) async fn serving(&self, files: Vec<PathBuf>) {
         self.say(&Message::Serving(files));
         // Any other outcome is ignored: this program serves already.
@@ -280,7 +282,8 @@ impl Handed {
         wanted.ip().is_unspecified() && self.both.contains(&wanted.port())
     }
 
-    /// Whether there are sockets of exactly this address, and whether systemd opened them. For `[::]`, only sockets without IPv4 count.
+    /// Whether there are sockets of exactly this address, and whether systemd opened them. For `[::]`, only
+    /// sockets without IPv4 count.
     pub(crate) fn of_one_family(&self, wanted: SocketAddr) -> Option<bool> {
         self.places.iter().find_map(|(place, sockets)| match place {
             SocketKind::Tcp { address, chosen, activated, .. }

@@ -1,11 +1,13 @@
-//! Maintenance: requests get a page instead of a response of the site, the handlers or the app.
+//! Maintenance mode: every request gets a maintenance page instead of a response of the site, the handlers or
+//! the app.
 //!
-//! The orders come from the control socket ([`crate::serve`]); the pause of an app is in [`workers::Pause`].
+//! The control socket receives the orders ([`crate::serve`]); [`workers::Pause`] pauses an app.
 //!
 //! Contract:
-//! 1. While it is off, a request costs one relaxed load.
-//! 2. The response says that it must not be kept (`no-store`) and when to come again (`Retry-After`).
-//! 3. A client is allowed by the address that rate limits use: of the peer, or what trusted proxies say.
+//! 1. While maintenance is off, a request costs one relaxed load.
+//! 2. The response must not be cached (`no-store`), and tells clients when to retry (`Retry-After`).
+//! 3. Whether a client is allowed depends on the address that rate limits use: that of the peer, or the one
+//!    that trusted proxies report.
 
 mod page;
 
@@ -40,7 +42,7 @@ impl InForce {
         let message = order.message.as_deref();
         let html = order.page.clone().unwrap_or_else(|| page::own(message));
         InForce {
-            // The texts were read before, by this program or the one that it takes over from.
+            // This program, or the one that it takes over from, has already checked the texts.
             allow: order.allow.iter().filter_map(|network| network.parse().ok()).collect(),
             html: html.into(),
             json: page::json(message).into(),
@@ -77,7 +79,7 @@ impl InForce {
 }
 
 impl Maintenance {
-    /// Switches it on, or changes it; `None` switches it off.
+    /// Switches maintenance on, or changes it; `None` switches it off.
     pub(crate) fn set(&self, in_force: Option<InForce>) {
         let on = in_force.is_some();
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force.map(Arc::new);

@@ -1,6 +1,7 @@
 //! Decides which sockets `::` needs for IPv6 and IPv4.
 //!
-//! `::`, or no address at all, means one IPv6 socket that accepts IPv4 as well, as in Puma and with nginx's `ipv6only=off`.
+//! `::`, or no address at all, means one IPv6 socket that accepts IPv4 as well, as in Puma and with nginx's
+//! `ipv6only=off`.
 //!
 //! Contract:
 //! 1. `?ipv6only=true`, or `0.0.0.0` at the same port among the addresses, excludes IPv4. (The settings

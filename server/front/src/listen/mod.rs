@@ -1,10 +1,12 @@
 //! Binds sockets early, so that configuration errors show at once, and listens late, when the app can respond.
 //!
-//! Each front thread has its own TCP socket (`SO_REUSEPORT`): the kernel spreads the connections and wakes one thread for each. The threads
-//! share Unix sockets, which do not support this, and TCP sockets on systems other than Linux.
+//! Each front thread has its own TCP socket (`SO_REUSEPORT`): the kernel spreads the connections and wakes
+//! one thread for each. The threads share Unix sockets, which do not support this, and TCP sockets on systems
+//! other than Linux.
 //!
-//! During an upgrade, all sockets of the old program whose addresses are still configured stay in use, because each may have connections in
-//! its backlog. A thread may have several of them. If there are more threads than sockets, the others get new sockets on the same port.
+//! During an upgrade, all sockets of the old program whose addresses are still configured stay in use,
+//! because each may have connections in its backlog. A thread may have several of them. If there are more
+//! threads than sockets, the others get new sockets on the same port.
 //!
 //! `::` is one socket for IPv6 and IPv4 ([`families`]).
 
@@ -29,7 +31,7 @@ use sys::socket::{self, SPREADS};
 
 use families::{Wanted, without_ipv6};
 
-/// How long a client that sends nothing is not accepted.
+/// How long the kernel holds back a client that sends nothing.
 const SILENT: Duration = Duration::from_secs(1);
 /// How long a client may take to close its side of a connection that the server has closed.
 const END: Duration = Duration::from_secs(15);
@@ -107,7 +109,8 @@ pub(crate) enum Listening {
     Datagrams(::quic::PortSocket),
 }
 
-/// Binds all addresses for `threads` front threads. Sockets from systemd or from an old program are used instead of new ones.
+/// Binds all addresses for `threads` front threads. Sockets from systemd or from an old program are used
+/// instead of new ones.
 ///
 /// # Errors
 /// The text names the address and a remedy.
@@ -172,15 +175,15 @@ pub(crate) fn bind_all(
                 let bind = Arc::new(bind.clone());
                 bound.push(Bound::new(address, bind, backlog, sockets));
             }
-            // Earlier code has replaced these by the addresses of their sockets.
+            // These were replaced by the addresses of their sockets.
             Bind::Systemd { .. } => {}
         }
     }
     Ok(bound)
 }
 
-/// Tries the addresses without listening: whether this machine has them, and whether this user may bind them. Returns a line for each port
-/// that is in use, which may be by the server that is to be replaced.
+/// Tries the addresses without listening: whether this machine has them, and whether this user may bind them.
+/// Returns a line for each port that is in use, which may be by the server that is to be replaced.
 ///
 /// # Errors
 /// As [`bind_all`].
@@ -211,7 +214,8 @@ pub(crate) fn try_all(binds: &[Bind]) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Returns whether a server has the port already: also one that systemd holds for this server, which may not bind it itself.
+/// Returns whether a server already has the port. That includes a socket that systemd holds for this server,
+/// which cannot bind the port itself.
 fn is_taken(error: &io::Error, address: SocketAddr) -> bool {
     match error.kind() {
         io::ErrorKind::AddrInUse => true,
@@ -294,7 +298,8 @@ fn bind_as(wanted: Wanted, bind: Arc<Bind>, backlog: i32, threads: usize) -> io:
     let Wanted { address, both } = wanted;
     let (shared, chosen) = (SPREADS && threads > 1, address.port() == 0);
     if shared && address.port() != 0 {
-        // With `SO_REUSEPORT` alone, a second server on the same port would start unnoticed and get half of the connections.
+        // With `SO_REUSEPORT` alone, a second server on the same port would start unnoticed and get half of
+        // the connections.
         drop(tcp_socket(address, both, false)?);
     }
     let first = tcp_socket(address, both, shared)?;
@@ -348,7 +353,8 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     clear_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    // The setting or the directory of the socket decides which processes may connect, not the umask of the server's shell.
+    // The setting or the directory of the socket decides which processes may connect, not the umask of the
+    // server's shell.
     let mode = mode.or_else(|| umask.is_none().then_some(0o777));
     let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask as RawMode)));
     let done = socket.bind(&SockAddr::unix(path)?);
@@ -519,7 +525,8 @@ impl Bound {
         }
     }
 
-    /// Starts listening. Returns the listeners for the threads in turn, and the UDP sockets that an old program still uses.
+    /// Starts listening. Returns the listeners for the threads in turn, and the UDP sockets that an old
+    /// program still uses.
     pub(crate) fn listen(self) -> io::Result<(Vec<Listener>, Option<LaterUdp>)> {
         let Bound { address, bind, backlog, sockets, udp, .. } = self;
         let listener = |socket| Listener { address: address.clone(), bind: bind.clone(), socket };
@@ -544,7 +551,8 @@ impl Bound {
 }
 
 impl LaterUdp {
-    /// Returns listeners for the threads once the old program has exited, and duplicates of the sockets for a later handover.
+    /// Returns listeners for the threads once the old program has exited, and duplicates of the sockets for a
+    /// later handover.
     ///
     /// # Errors
     /// The text names the port.

@@ -1,6 +1,7 @@
 //! Replaces `bind = "systemd"` by the addresses of all systemd sockets that no other bind names.
 //!
-//! Why addresses: all later code (TLS, ports, upgrades, texts) works with addresses, and a socket is claimed by its address.
+//! Why addresses: all later code (TLS, ports, upgrades, texts) works with addresses, and a socket is claimed
+//! by its address.
 //!
 //! Contract:
 //! 1. Each socket is used as what it is: a TCP port or a Unix socket. `FileDescriptorName=https` turns on TLS

@@ -1,14 +1,16 @@
 //! Compresses the responses of the app and of handlers (RFC 9110 section 8.4).
 //!
-//! Why here: it is the last step before the client, so handlers on mruby see what the app wrote; and it is outside of Ruby's lock.
+//! Why here: compression is the last step before the client, so mruby handlers see the app's bytes; and no
+//! thread holds the GVL for it.
 //!
 //! Contract:
-//! 1. Files, sites and kept responses have chosen their coding ([`Response::negotiated`]) and stay as they are, like everything that
-//!    [`coding::may_encode`] refuses.
-//! 2. A response that could have been compressed has `Vary: Accept-Encoding`, whatever the client accepts. A strong ETag becomes weak with the coding
-//!    (section 8.8.1); [`WeakenedTags`] gives the app its own tag back.
-//! 3. Whatever the app has flushed is sent at once.
-//! 4. A response that is short costs no search in its fields; for a client that accepts no coding one pass over them, and no look at the clock.
+//! 1. Files, sites and kept responses have chosen their coding ([`Response::negotiated`]) and are not
+//!    changed, nor are responses that [`coding::may_encode`] refuses.
+//! 2. A response that could have been compressed has `Vary: Accept-Encoding`, whatever the client accepts. A
+//!    strong ETag becomes weak with the coding (section 8.8.1); [`WeakenedTags`] restores the app's own tag.
+//! 3. Bytes that the app has flushed are sent at once.
+//! 4. A short response costs no search in its fields. For a client that accepts no coding it costs one pass
+//!    over them, and no clock reading.
 
 use handler::{Body, Fields, Request, Response, Trace};
 use representation::coding::{self, Budget, Coding, Effort, Encoding, Levels, Padding, Preferences};
@@ -95,11 +97,11 @@ fn strong_tag(fields: &Fields) -> Option<&[u8]> {
 
 /// The strong tags of the app that were sent as weak ones, as hashes.
 ///
-/// Why: an app such as Sinatra compares the tags of If-None-Match by their text. It would not recognise its own tag in the weak form, and would send
-/// the whole page again.
+/// Why: an app such as Sinatra compares the tags of If-None-Match by their text. It would not recognise its
+/// own tag in the weak form, and would send the whole page again.
 ///
-/// Contract: bounded; a newer tag takes the place of an older one. A tag that is lost, or an app that uses the same text both strong and weak, costs a
-/// 200 where a 304 was possible.
+/// Contract: bounded; a newer tag replaces an older one. A lost tag, or a text that an app uses as both a
+/// strong and a weak tag, costs a 200 where a 304 was possible.
 struct WeakenedTags {
     any: AtomicBool,
     hashes: [AtomicU64; WeakenedTags::SLOTS],

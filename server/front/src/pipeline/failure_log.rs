@@ -102,7 +102,7 @@ impl FailureLog {
                 settle(&mut kinds, now, &*self.write);
             }
             if kinds.len() >= KINDS {
-                // More kinds than that at a time are a flood themselves. They share the last one.
+                // So many kinds at a time are a flood themselves. The others share the last entry.
                 let rest = kinds.last_mut()?;
                 rest.left_out += 1;
                 return None;

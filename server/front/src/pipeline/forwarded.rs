@@ -1,5 +1,5 @@
-//! Reads the header fields in which a proxy reports the client's scheme, and removes those that ask for files
-//! to be sent. Only trusted proxies are believed.
+//! Reads the header fields in which a proxy reports the client's scheme, and removes fields that request
+//! X-Sendfile. Only fields of trusted proxies count.
 
 use handler::Request;
 use settings::TrustedProxies;
@@ -34,8 +34,8 @@ impl ForwardedFields {
     }
 }
 
-/// Whether a field asks the app to let the proxy send files (`Rack::Sendfile` believes it). With such a field
-/// any client could learn the paths of files.
+/// Whether a field asks the app to let the proxy send files (`Rack::Sendfile` trusts it). Such a field would
+/// let any client learn the paths of files.
 fn offers_files(name: &[u8]) -> bool {
     name.len() == 15
         && (name.eq_ignore_ascii_case(b"x-sendfile-type") || name.eq_ignore_ascii_case(b"x-accel-mapping"))

@@ -102,7 +102,7 @@ impl Handler for Pipeline {
     /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
         let StartedRequest { mut response, context } = self.begin(&mut exchange);
-        // The request keeps it: another release may go into force while it is served.
+        // The request keeps its content, because another release may go into force while it is served.
         let content = self.content.borrow().clone();
         async move {
             if response.is_none()
@@ -173,7 +173,8 @@ impl Pipeline {
         vitals: &Arc<Vitals>,
         parts: PipelineParts,
     ) -> Pipeline {
-        let PipelineParts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } = parts;
+        let PipelineParts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } =
+            parts;
         // Request ids serve to find a request in the app's log.
         let id_header = settings.rack.request_id_header.as_deref();
         let write = Box::new(move |what: &str, id: Option<&[u8]>| error_log.error(what, id));
@@ -282,7 +283,7 @@ fn full() -> Option<Box<Response>> {
     if memory::level() < Level::Waiting { None } else { relieve() }
 }
 
-/// Makes responses end whose clients hardly read, and refuses a request if memory is full.
+/// Ends responses whose clients hardly read, and refuses a request if memory is full.
 #[cold]
 fn relieve() -> Option<Box<Response>> {
     handler::held::relieve_memory();

@@ -17,7 +17,7 @@ impl Probes {
         (live.is_some() || ready.is_some()).then(|| Probes { live, ready, vitals: vitals.clone() })
     }
 
-    /// Returns the response if the request is a probe. This thread proves that it lives by answering; the
+    /// Returns the response if the request is a probe. This thread shows that it is alive by responding; the
     /// other threads are judged by earlier questions.
     pub(crate) fn answer(&self, request: &Request) -> Option<Response> {
         if !matches!(request.method(), b"GET" | b"HEAD") {

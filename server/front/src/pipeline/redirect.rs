@@ -1,7 +1,8 @@
 //! Redirects before anything is served: from http to https, and from other host names to the canonical one.
 //!
 //! Contract:
-//! 1. Path and query are kept. The status is 308, so that clients keep the method and the body (RFC 9110 section 15.4.9).
+//! 1. Path and query are kept. The status is 308, so that clients keep the method and the body (RFC 9110
+//!    section 15.4.9).
 //! 2. The host of a redirect is the canonical host, or one that a certificate of this server covers. If a
 //!    proxy terminates TLS and no host is canonical, it is the request's host, if that is a valid host name.
 //! 3. Paths in `http_paths` are never redirected.

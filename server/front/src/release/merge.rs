@@ -30,7 +30,7 @@ pub(super) fn takes_restart(now: &Settings, fresh: &Settings) -> Vec<String> {
     added.chain(removed).chain(changed).collect()
 }
 
-/// Returns what users call the setting that makes a pool.
+/// Returns the users' name of the setting that creates a pool.
 fn called(pool: &Pool) -> String {
     if pool.name == Pool::FIBERS { "fiber_paths".to_owned() } else { format!("pools.{}", pool.name) }
 }
@@ -47,7 +47,7 @@ fn pools(now: &[Pool], fresh: &[Pool]) -> Vec<Pool> {
 }
 
 /// Merges the settings in force with those of `fresh` that can change at run time: the options that the table marks as `reloadable`.
-/// Sections follow the mark by themselves.
+/// Whole sections follow the mark automatically.
 pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
     Settings {
         pools: pools(&now.pools, &fresh.pools),
@@ -61,7 +61,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
             _ => fresh.workers,
         },
         workers_auto: fresh.workers_auto,
-        // Each option of these by its mark in the table.
+        // These sections merge each option by its mark in the table.
         process: fresh.process.reloaded(&now.process),
         https: fresh.https.reloaded(&now.https),
         limits: fresh.limits.reloaded(&now.limits),
@@ -76,7 +76,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         traces: fresh.traces.reloaded(&now.traces),
         health: fresh.health.reloaded(&now.health),
         shared: fresh.shared.reloaded(&now.shared),
-        // The options of these depend on each other; the tests compare them with the table.
+        // In these sections options depend on each other; the tests compare them with the table.
         files: fresh.files,
         sites: Sites { cache: fresh.sites.cache.reloaded(&now.sites.cache), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },

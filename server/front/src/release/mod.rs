@@ -1,16 +1,19 @@
 //! Releases: everything that was read from the app's folder, together, at one moment.
 //!
 //! Contract:
-//! 1. [`Releases::read`] reads a release once, through the path as it was typed. Its id comes with the order to read it. `puma.rb` is evaluated later, by the
-//!    template; its calls complete what was read then ([`Releases::evaluated`]), and nothing is read again.
-//! 2. A release does not change. The declarations of its app ([`Releases::declared`]), and changed rules or handlers on disk, make another
-//!    value with the same id.
-//! 3. Front threads get all parts of a release in one message ([`Releases::watch`]). A request is served by the release that was in force
-//!    when it arrived.
-//! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload, or the one before, for an undo.
-//!    Both are kept until the next one is read.
-//! 5. While a release is being tried, its files are served where the release in force has none: its first workers refer to them.
-//! 6. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when their files change.
+//! 1. [`Releases::read`] reads a release once, through the path as it was typed. Its id comes with the order
+//!    to read it. `puma.rb` is evaluated later, by the template; its calls complete the values that were read
+//!    ([`Releases::evaluated`]), and nothing is read again.
+//! 2. A release does not change. The declarations of its app ([`Releases::declared`]), and changed rules or
+//!    handlers on disk, make another value with the same id.
+//! 3. Front threads get all parts of a release in one message ([`Releases::watch`]). A request is served by
+//!    the release that was in force when it arrived.
+//! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload,
+//!    or the one before, for an undo. Both are kept until the next one is read.
+//! 5. While a release is being tried, its files are served where the release in force has no such file,
+//!    because its first workers refer to them.
+//! 6. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when
+//!    their files change.
 
 mod merge;
 pub(crate) mod watch_handlers;
@@ -21,7 +24,7 @@ use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
 use merge::{merge, takes_restart};
 use settings::puma::Call;
-use settings::{AccessLog, Bind, Choice, Loaded, ValueSource, Service, Settings};
+use settings::{AccessLog, Bind, Choice, Loaded, Service, Settings, ValueSource};
 use site::AppFiles;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ pub(crate) struct Release {
     /// The settings in which this release is served: its own, where they take effect without a restart.
     pub(crate) settings: Arc<Settings>,
     pub(crate) sites: Arc<Sites>,
-    /// The mruby handlers; `None` without routes to any.
+    /// The mruby handlers; `None` if no route uses any.
     pub(crate) handlers: Option<Arc<Edition>>,
     /// The app's files that the front serves. Empty until the app is loaded.
     pub(crate) files: Arc<AppFiles>,
@@ -64,7 +67,7 @@ pub(crate) struct Release {
     notes: Vec<String>,
 }
 
-/// The release that front threads serve, and the files of one that is being tried.
+/// The release that front threads serve, and the files of a release that is being tried.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) release: Arc<Release>,
@@ -144,7 +147,7 @@ impl Releases {
         self.settings.subscribe()
     }
 
-    /// Reads a release that is to replace the one in force.
+    /// Reads a release that will replace the one in force.
     ///
     /// # Errors
     /// Its settings, rules or handlers are wrong. Nothing of it will serve.
@@ -182,7 +185,8 @@ impl Releases {
         let late =
             late.then(|| "handlers on mruby take a restart: the server has started without any".to_owned());
         let warnings = takes_restart.into_iter().chain(late);
-        // Rules and handlers that are the same keep what threads know of them: connections to origins, and the state of a VM.
+        // Unchanged rules and handlers keep the state that threads have for them: connections to origins, and
+        // a VM.
         let same_rules = now.sites.sources == rules.sources && sites::load::agree(&now.settings, &settings);
         let sites = if same_rules { now.sites.clone() } else { Arc::new(rules) };
         let handlers = match (&now.handlers, plan) {
@@ -202,8 +206,8 @@ impl Releases {
         }))
     }
 
-    /// Records what the app of a release has declared once it is loaded: its services, and how its middleware handles files. Returns notes
-    /// about surprising results if the release is in force.
+    /// Records what the app of a release has declared once it is loaded: its services, and how its middleware
+    /// handles files. Returns notes about surprising results if the release is in force.
     pub(crate) fn declared(&self, id: ReleaseId, services: Vec<Service>, files: &[String]) -> Vec<String> {
         let now = self.in_force();
         let (is_in_force, known) = match self.others.borrow().get(&id) {
@@ -245,12 +249,12 @@ impl Releases {
         self.serving.send_if_modified(|serving| serving.tried.take().is_some());
     }
 
-    /// Replaces the rules of the sites, whose files have changed, in the release that they were read for.
+    /// Replaces the changed rules of the sites, in the release that they were read for.
     pub(crate) fn replace_sites(&self, id: ReleaseId, sites: Arc<Sites>) {
         self.replace(id, |release| release.sites = sites);
     }
 
-    /// Replaces the handlers, whose files have changed, in the release that they were read for.
+    /// Replaces the changed handlers, in the release that they were read for.
     pub(crate) fn replace_handlers(&self, id: ReleaseId, handlers: Arc<Edition>) {
         self.replace(id, |release| release.handlers = Some(handlers));
     }

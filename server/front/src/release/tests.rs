@@ -119,7 +119,7 @@ fn a_release_goes_into_force_whole_and_comes_back_whole() {
     releases.put_in_force(2);
     assert_eq!(deploys.roots(), (deploys.public("2"), Vec::new()));
     assert!(releases.settings().dir.ends_with("2"));
-    // The link may lead elsewhere by now: nothing is read for an undo.
+    // The link may lead elsewhere now: an undo reads nothing.
     *deploys.next.borrow_mut() = settings(&deploys.root.path().join("3"));
     releases.put_in_force(1);
     assert_eq!(deploys.roots(), (deploys.public("1"), Vec::new()));
@@ -173,7 +173,7 @@ fn rules_that_are_the_same_stay_and_others_do_not() {
     assert!(!Arc::ptr_eq(&changed.sites, &releases.in_force().sites));
     fs::write(&rules, "{ no").unwrap();
     assert!(releases.read(4).is_err_and(|why| why.contains("static.json")));
-    // A watcher that has read rules for a release that no longer serves changes nothing.
+    // A watcher that has read rules for an earlier release changes nothing.
     releases.replace_sites(changed.id, changed.sites.clone());
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));
     releases.replace_sites(releases.in_force().id, changed.sites.clone());

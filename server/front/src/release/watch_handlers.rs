@@ -13,7 +13,8 @@ use std::time::Duration;
 /// A file that has not changed for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Replaces the handlers of the release in force whenever a file changes. A syntax error is written to `log` and the old handlers stay.
+/// Replaces the handlers of the release in force whenever a file changes. A syntax error is written to `log`
+/// and the old handlers stay.
 pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
     let mut edition = None;
     let mut files = Files::default();

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// Replaces the sites of the release in force whenever a file changes. Errors are written to `log` and the old sites stay in force. Also
-/// runs the health checks of the sites in force.
+/// Replaces the sites of the release in force whenever a file changes. Errors are written to `log` and the
+/// old sites stay in force. Also runs the health checks of the sites in force.
 pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
     let mut sites = releases.in_force().sites.clone();
     let mut checks = Checks::start(&sites);

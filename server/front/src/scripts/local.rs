@@ -3,7 +3,7 @@
 use super::Edition;
 use crate::sites::local::Log;
 use handler::{Exchange, Request};
-use script::{Handling, Hops, Next, Observed, HandlerPlan, Script};
+use script::{HandlerPlan, Handling, Hops, Next, Observed, Script};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub(crate) async fn made_ready(
     }
 }
 
-/// The retry interval for handlers that could not be evaluated in a new VM. A resource that they need may have returned by then.
+/// The retry interval for handlers that could not be evaluated in a new VM. A resource that they need may
+/// have returned by then.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) struct LocalScripts {
@@ -66,7 +67,11 @@ impl MatchedRoute {
 impl LocalScripts {
     /// # Errors
     /// There is no mruby, or no memory for it.
-    pub(crate) fn new(plan: Arc<HandlerPlan>, log: Log, observed: Observed) -> Result<Rc<LocalScripts>, String> {
+    pub(crate) fn new(
+        plan: Arc<HandlerPlan>,
+        log: Log,
+        observed: Observed,
+    ) -> Result<Rc<LocalScripts>, String> {
         let current = open(&plan, &log, &observed)?;
         Ok(Rc::new(LocalScripts {
             current: RefCell::new(current),
@@ -106,7 +111,7 @@ impl LocalScripts {
             while let Err(why) = ready(&renewed).await {
                 log(&why);
                 tokio::time::sleep(RETRY).await;
-                // Other handlers may have taken the place of these meanwhile.
+                // Other handlers may have replaced these.
                 let Some(scripts) = scripts.upgrade() else { return };
                 renewed = scripts.renew();
             }

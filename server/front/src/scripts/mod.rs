@@ -2,7 +2,7 @@
 
 pub(crate) mod local;
 
-use script::{RouteLimits, HandlerPlan, HandlerRoute, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, RouteLimits};
 use settings::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! Interruptions of service that an operator orders: a pause of the app, and maintenance. Carries the orders of the control socket out, and
-//! hands what is in force over to the program of an upgrade.
+//! Carries out an operator's orders to interrupt service (pausing the app, and maintenance), and hands the
+//! interruptions in force to the program that takes over in an upgrade.
 //!
 //! Contract:
-//! 1. What is in force belongs to the process and not to a release: reloads and new workers change nothing about it.
-//! 2. The program that takes over gets it before its first connection. While it is being handed over, orders are refused.
-//! 3. While the old program of an upgrade still has requests that wait for the end of a pause, it is told of every change.
-//! 4. Each beginning and each end is logged, with its origin.
+//! 1. Interruptions belong to the process and not to a release: reloads and new workers do not change them.
+//! 2. The program that takes over receives them before its first connection. During the handover, orders are
+//!    refused.
+//! 3. While requests of the old program wait for the end of a pause, the old program receives every change.
+//! 4. Each beginning and each end is logged, with its cause.
 
 use crate::error_log::ErrorLog;
 use crate::handover::Predecessor;
@@ -43,7 +44,7 @@ struct InterruptionState {
     log: Arc<ErrorLog>,
     /// The settings in force.
     settings: watch::Receiver<Arc<Settings>>,
-    /// The app once it is loaded; the inner `None` means that there is none.
+    /// The app once it is loaded; the inner `None` means that the server has no app.
     app: OnceCell<Option<Arc<Shared>>>,
     /// How the last pause ended, and when.
     last_end: RefCell<(String, Option<SystemTime>)>,
@@ -55,7 +56,7 @@ struct InterruptionState {
 /// The old program of an upgrade, which still runs.
 struct OldProgram {
     predecessor: Rc<Predecessor>,
-    /// Whether it holds its requests, because the pause has begun before the upgrade.
+    /// Whether the old program holds requests, because the pause began before the upgrade.
     is_paused: bool,
 }
 
@@ -73,7 +74,8 @@ impl Interruptions {
         }))
     }
 
-    /// Records that the app is loaded, or that there is none. From now on pauses end by themselves, and the file of the settings is followed.
+    /// Records that the app is loaded, or that there is none. From now on pauses end by themselves, and
+    /// `maintenance.file` is watched.
     pub(crate) fn booted(&self, app: Option<Arc<Shared>>) {
         self.look();
         spawn_local(self.clone().follow_file());
@@ -99,7 +101,7 @@ impl Interruptions {
         self.0.maintenance.clone()
     }
 
-    /// Describes what is in force, for the banner.
+    /// Describes the interruptions in force, for the banner.
     pub(crate) fn described(&self) -> Vec<String> {
         let (paused, maintenance) = (self.paused(), self.maintenance());
         let seconds = paused.remaining_ms / 1e3;
@@ -235,7 +237,7 @@ impl Interruptions {
         let settings = self.0.settings.borrow().maintenance.clone();
         let page = match (order.page, &settings.page) {
             (Some(page), _) => Some(page),
-            // A message is for the server's own page.
+            // A message is only for the server's own page.
             (None, Some(path)) if order.message.is_none() => {
                 Some(read_page(path).map_err(|why| OrderError::Invalid(format!("maintenance.page: {why}")))?)
             }
@@ -310,7 +312,8 @@ impl Interruptions {
         self.0.settings.borrow().maintenance.file.clone()
     }
 
-    /// Follows `maintenance.file`: switches maintenance on with the file, and off without it. One that a command has begun is left alone.
+    /// Checks `maintenance.file`: switches maintenance on with the file, and off without it. Maintenance that
+    /// a command has begun is left alone.
     fn look(&self) {
         if self.0.frozen.get() {
             return;
@@ -334,7 +337,7 @@ impl Interruptions {
         }
     }
 
-    /// Looks at `maintenance.file` as long as the server runs. Without the setting nothing runs until new settings come.
+    /// Checks `maintenance.file` as long as the server runs. Without the setting, it waits for new settings.
     async fn follow_file(self) {
         let mut settings = self.0.settings.clone();
         loop {
@@ -347,7 +350,8 @@ impl Interruptions {
         }
     }
 
-    /// Begins maintenance with a file. One that cannot be read still switches it on, with the server's own page.
+    /// Begins maintenance because of a file. An unreadable file also switches it on, with the server's own
+    /// page.
     fn begin_of(&self, file: PathBuf) {
         let settings = self.0.settings.borrow().maintenance.clone();
         let is_page = file.extension().is_some_and(|extension| extension == "html" || extension == "htm");
@@ -372,12 +376,12 @@ impl Interruptions {
 
 /// Upgrades.
 impl Interruptions {
-    /// Refuses orders from now on, or no more: the state is being handed over.
+    /// Starts or stops refusing orders, because the state is being handed over.
     pub(crate) fn freeze(&self, is: bool) {
         self.0.frozen.set(is);
     }
 
-    /// Returns what is in force, for the program that takes over.
+    /// Returns the interruptions in force, for the program that takes over.
     pub(crate) fn in_force(&self) -> orders::Interruptions {
         let figures = self.pause_of_app().map(Pause::figures).unwrap_or_default();
         let terms = figures.terms.filter(|_| figures.phase == PausePhase::On);
@@ -390,7 +394,7 @@ impl Interruptions {
         orders::Interruptions { pause, maintenance }
     }
 
-    /// Puts in force what the old program had in force. Called before the first connection.
+    /// Puts the interruptions of the old program in force. Called before the first connection.
     pub(crate) fn adopt(&self, old: &Rc<Predecessor>) {
         let orders::Interruptions { pause, maintenance } = old.interruptions();
         let is_paused = pause.is_some();
@@ -414,14 +418,15 @@ impl Interruptions {
         self.0.old.replace(None);
     }
 
-    /// Tells the old program of a change, if it holds requests: the time that the pause goes on, or zero for its end.
+    /// Reports a change to the old program, if it holds requests: the pause continues for `time`, or ends if
+    /// that is zero.
     fn tell_old(&self, time: Duration) {
         if let Some(old) = self.0.old.borrow().as_ref().filter(|old| old.is_paused) {
             old.predecessor.paused(time);
         }
     }
 
-    /// Follows the program that has taken over: the pause goes on for `time`, or ends.
+    /// Follows a report of the program that has taken over: the pause continues for `time`, or ends.
     pub(crate) fn told_by_successor(&self, time: Duration) {
         let Some(pause) = self.pause_of_app() else { return };
         let Some(terms) = pause.figures().terms.filter(|_| pause.figures().phase == PausePhase::On) else {

@@ -1,4 +1,5 @@
-//! The server's life from the start of the workers to the end of the last: when ports open, the effects of signals, the order of shutdown.
+//! The server's life from the start of the workers to the end of the last: when ports open, the effects of
+//! signals, the order of shutdown.
 //!
 //! Contract:
 //! 1. The ports open when all workers are ready. Then the banner is printed.
@@ -6,7 +7,8 @@
 //!    once; in development the first INT does. An attached process handles INT itself.
 //! 3. After TERM or QUIT, the server is a lame duck for `timeouts.lame_duck` before it drains: not ready, but
 //!    still accepting. INT or a second TERM ends that phase at once.
-//! 4. USR2 starts a new program that takes over; then this one drains. The new program opens its ports when the old one sends `go`.
+//! 4. USR2 starts a new program that takes over; then this one drains. The new program opens its ports when
+//!    the old one sends `go`.
 //! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
 //! 6. Requests that a pause holds get 503 when the ports close, but not after an upgrade: then they wait for its end.
 //! 7. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
@@ -38,7 +40,7 @@ pub(super) struct Lifecycle<'a> {
     interrupted: bool,
     /// Whether INT has arrived twice.
     halted: bool,
-    /// Whether a signal has told the server to end.
+    /// Whether a signal has ordered the server to end.
     ending: bool,
     /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
     lame_until: Option<Instant>,

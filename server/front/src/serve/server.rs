@@ -1,4 +1,5 @@
-//! The parts of a running server, and what its start, its end and its upgrades do with several of them at once.
+//! The parts of a running server, and the operations of its start, end and upgrades that concern several of
+//! them.
 
 use super::interruptions::Interruptions;
 use super::logs::Logs;
@@ -96,7 +97,7 @@ impl Server<'_> {
         format!("Serving {}", places.join(", "))
     }
 
-    /// Gives the supervisor an order.
+    /// Sends the supervisor an order.
     pub(super) async fn order(&self, command: Command) {
         // The send fails if the pool has ended.
         let _ = self.pool.commands.send(command).await;

@@ -1,4 +1,5 @@
-//! Binds everything before the app is loaded, so that a wrong address shows at once: ports, the control socket, the pid file.
+//! Binds everything before the app is loaded, so that a wrong address shows at once: ports, the control
+//! socket, the pid file.
 
 use super::logs::Logs;
 use super::observer::Observer;

@@ -7,7 +7,7 @@ use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;
-use crate::thread::{self, ThreadPhase, Seed};
+use crate::thread::{self, Seed, ThreadPhase};
 use crate::tls::Encryption;
 use crate::traces::Traces;
 use crate::vitals::Vitals;
@@ -187,7 +187,8 @@ mod tests {
 
         next.borrow_mut().limits.max_uri = 64;
         releases.put_in_force(releases.read(2).unwrap().id);
-        // The kernel picks the thread of each connection: 20 refusals in a row show that both threads have the new limit.
+        // The kernel picks the thread of each connection: 20 refusals in a row show that both threads have
+        // the new limit.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut refused = 0;
         while refused < 20 {

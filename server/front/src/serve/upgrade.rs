@@ -3,8 +3,8 @@
 //!
 //! Contract:
 //! 1. Only one upgrade runs at a time, never during a reload, and not before the old program of the last upgrade has exited.
-//! 2. A signal that ends this program also ends a new one that is not ready yet. If the new one has taken
-//!    over meanwhile, it is told to stop as well.
+//! 2. A signal that ends this program also ends a new program that is not ready yet. If the new program has
+//!    taken over meanwhile, it receives TERM as well.
 //! 3. While a new program may own the sockets' files, no template of this program removes them.
 //! 4. Keep-alive clients have [`LAST_REQUESTS`] to learn from a response that their connection closes. Only
 //!    then are idle connections closed.
@@ -302,7 +302,7 @@ impl Upgrades {
                 server.order(Command::Unlink(server.sockets.files())).await;
                 server.interruptions.freeze(false);
                 server.systemd.reloaded();
-                reporter.failed(format!("{why}\nThe program that served before goes on"));
+                reporter.failed(format!("{why}\nThe old program keeps serving"));
                 server.reloads.upgrade_failed().await;
                 false
             }

@@ -1,13 +1,16 @@
-//! The guard of a service: a small process between the server and the service that stops the service when the server ends, even by kill -9.
+//! The guard of a service: a small process between the server and the service that stops the service when the
+//! server ends, even by kill -9.
 //!
 //! Why a separate process: a parent-death signal reaches one process but not its children, and a dead server
 //! cannot wait and then kill. The guard notices when its socket closes instead.
 //!
 //! Contract:
-//! 1. Standard input is a socket to the server. `s`, or end of file, asks the service to stop; `k` kills it. The guard replies with lines:
-//!    `pid N` once the service runs, `exit N` or `signal N` when its first process has ended, `failed TEXT` when it cannot be started.
-//! 2. The guard starts a command itself. A block of the app is the guard's child from the start: the template forks a process, which forks
-//!    the block and becomes the guard. The server did not start such a guard, so the guard sends its own process id as `guard N`.
+//! 1. Standard input is a socket to the server. `s`, or end of file, asks the service to stop; `k` kills it.
+//!    The guard replies with lines: `pid N` once the service runs, `exit N` or `signal N` when its first
+//!    process has ended, `failed TEXT` when it cannot be started.
+//! 2. The guard starts a command itself. A block of the app is the guard's child from the start: the template
+//!    forks a process, which forks the block and becomes the guard. The server did not start such a guard, so
+//!    the guard sends its own process id as `guard N`.
 //! 3. The service leads its own process group. The guard sends the group the stop signal, and kills the rest
 //!    of the group after the time-out.
 //! 4. The guard exits last. When its end of the socket closes, no process of the service is left.
@@ -209,7 +212,8 @@ fn start(task: &Task<'_>, command: &[OsString]) -> io::Result<Child> {
         .spawn()
 }
 
-/// Writes directly: tokio takes a new socket for full until it has polled it. Errors are ignored: the server may have exited.
+/// Writes directly: tokio takes a new socket for full until it has polled it. Errors are ignored: the server
+/// may have exited.
 fn say(socket: &UnixStream, line: &str) {
     let _ = rustix::io::write(socket, format!("{}\n", line.replace('\n', " ")).as_bytes());
 }
@@ -340,7 +344,8 @@ fn end_strays() {
     }
 }
 
-/// Starts threads that forward the service's output. A slow reader of the guard's own output can block these threads, but nothing else.
+/// Starts threads that forward the service's output. A slow reader of the guard's own output can block these
+/// threads, but nothing else.
 fn pumps(task: &Task<'_>, [out, err]: [Option<Box<dyn Read + Send>>; 2]) -> Vec<std::thread::JoinHandle<()>> {
     let prefix = format!("{} | ", task.name);
     let out = out.map(|from| pump(from, prefix.clone(), |bytes| io::stdout().lock().write_all(bytes)));

@@ -1,7 +1,8 @@
 //! Forwards the output of a service line by line, prefixed with its name.
 //!
-//! Contract: each line is written in one piece unless it is longer than [`LONGEST_LINE`]. No output is lost, and a last line without a line
-//! break gets one. If the reader is gone, output is dropped and the service continues.
+//! Contract: each line is written in one piece unless it is longer than [`LONGEST_LINE`]. No output is lost,
+//! and a last line without a line break gets one. If the reader is gone, output is dropped and the service
+//! continues.
 
 use std::io::{self, Read, Write};
 use std::thread::JoinHandle;

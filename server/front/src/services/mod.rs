@@ -112,7 +112,8 @@ impl Services {
         self.follow(settings, false);
     }
 
-    /// Stops all services and starts those of the new settings and the new app, each when no process of its predecessor is left.
+    /// Stops all services and starts those of the new settings and the new app, each when no process of its
+    /// predecessor is left.
     pub(crate) fn replace(&mut self, settings: &Settings, declared: Vec<Service>) {
         self.declared = declared;
         self.follow(settings, false);
@@ -314,8 +315,7 @@ impl SupervisedService {
         }
         guarded.close(end.is_some());
         let unborn = pid.is_none() && self.service.program == ServiceProgram::Block;
-        let lost =
-            if unborn { End::NotStarted("the template died meanwhile".to_owned()) } else { End::GuardDied };
+        let lost = if unborn { End::NotStarted("the template has died".to_owned()) } else { End::GuardDied };
         (pid, end.unwrap_or(lost))
     }
 

@@ -85,7 +85,7 @@ impl Guarded {
     /// Starts a guard that starts the command, or orders the template to fork guard and block.
     ///
     /// # Errors
-    /// The guard cannot be started. The fate of the service comes in reports.
+    /// The guard cannot be started. Reports tell the further course of the service.
     pub(super) async fn start(service: &Service, place: &ServiceEnvironment) -> io::Result<Guarded> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -222,7 +222,8 @@ async fn order(
     pool: &mpsc::Sender<PoolCommand>,
     socket: std::os::unix::net::UnixStream,
 ) -> io::Result<Guard> {
-    // The program is passed as a descriptor. This works even if its file was replaced, or if /proc/PID/exe is not readable.
+    // The program is passed as a descriptor. This works even if its file was replaced, or if /proc/PID/exe is
+    // not readable.
     let program = program()?.get_program().to_owned();
     let path = if BY_DESCRIPTOR { String::new() } else { program.to_string_lossy().into_owned() };
     let words = [task.name.to_owned(), path].into_iter().chain(task.arguments(ADOPT)).collect();

@@ -1,4 +1,5 @@
-//! Detects a redirect loop: `canonical_host` of the settings and `canonical_host` of a site's `static.json` name different hosts.
+//! Detects a redirect loop: `canonical_host` of the settings and `canonical_host` of a site's `static.json`
+//! name different hosts.
 
 use super::{SitePlan, Sites, of_host};
 use settings::Settings;
@@ -7,10 +8,10 @@ use std::path::Path;
 /// Checks that the pages of a site can be reached.
 ///
 /// # Errors
-/// One sentence that names both places, and a remedy.
+/// One sentence that names both settings, and a remedy.
 pub(super) fn agree(settings: &Settings, sites: &Sites) -> Result<(), String> {
     let Some(own) = settings.https.canonical_host.as_deref() else { return Ok(()) };
-    // With this pattern, the settings redirect nothing.
+    // With this pattern, no request is redirected.
     if settings.https.http_paths.iter().any(|pattern| pattern == "/*") {
         return Ok(());
     }

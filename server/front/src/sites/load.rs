@@ -5,7 +5,7 @@ use crate::file_state::{FileStamp, stamp};
 use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};
-use site::rules::{RuleMistake, RuleNote, OriginScheme, ProxyRule, Rules};
+use site::rules::{OriginScheme, ProxyRule, RuleMistake, RuleNote, Rules};
 use site::{CacheBounds, SiteConfig};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

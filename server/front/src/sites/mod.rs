@@ -1,6 +1,7 @@
 //! Static sites: finds the site of a request, and builds sites from their files.
 //!
-//! [`load`] reads `static.json` and the files that it names, and [`local`] holds a front thread's sites. A set of sites never changes: a new set replaces it, and requests in progress keep the old one.
+//! [`load`] reads `static.json` and the files that it names, and [`local`] holds a front thread's sites. A
+//! set of sites never changes: a new set replaces it, and requests in progress keep the old one.
 
 mod canonical;
 pub(crate) mod load;
@@ -19,13 +20,13 @@ pub(crate) struct Sites {
     pub(crate) main: Option<SitePlan>,
     /// Host names in lower case with their sites. A leading `*.` matches any name below.
     pub(crate) hosts: Vec<(String, SitePlan)>,
-    /// The files that were read, each with its state before. A change of one rebuilds the sites.
+    /// The files that were read, each with its previous state. A change of any of them rebuilds the sites.
     pub(crate) sources: Vec<(PathBuf, FileStamp)>,
 }
 
 pub(crate) struct SitePlan {
     pub(crate) plan: site::SiteConfig,
-    /// One for each proxy in the rules.
+    /// One element for each proxy in the rules.
     pub(crate) upstreams: Vec<Arc<Upstreams>>,
 }
 

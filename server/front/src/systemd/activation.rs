@@ -63,7 +63,8 @@ pub(crate) enum Claim {
 }
 
 impl Activated {
-    /// Takes the sockets that were passed to this process. Must be called before any thread starts: it removes the variables.
+    /// Takes the sockets that were passed to this process. Must be called before any thread starts: it
+    /// removes the variables.
     ///
     /// # Errors
     /// A descriptor cannot be used. The text names it.

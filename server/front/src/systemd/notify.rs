@@ -1,10 +1,13 @@
 //! Notifies systemd (`sd_notify(3)`): sends datagrams to the socket that `NOTIFY_SOCKET` names.
 //!
 //! Contract:
-//! 1. READY when the ports are open; RELOADING before a reload and READY after it; STOPPING when a signal stops the server.
-//! 2. While the app loads and while requests are finished, systemd's time-out is extended, so that the server's own time-outs apply.
+//! 1. READY when the ports are open; RELOADING before a reload and READY after it; STOPPING when a signal
+//!    stops the server.
+//! 2. While the app loads and while requests are finished, systemd's time-out is extended, so that the
+//!    server's own time-outs apply.
 //! 3. WATCHDOG at half of systemd's watchdog interval, and only if every front thread has answered since the last one.
-//! 4. In an upgrade only one program notifies: the old one until it has sent `MAINPID` of the new one, then the new one.
+//! 4. In an upgrade only one program notifies: the old one until it has sent `MAINPID` of the new one, then
+//!    the new one.
 //! 5. The server never waits for systemd. An unusable socket is logged once.
 
 use crate::error_log::ErrorLog;

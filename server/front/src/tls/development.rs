@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Serves certificates for the names of this machine, if the settings ask for it. Must be called on the thread of the server's event loop.
+/// Serves certificates for the names of this machine, if the settings ask for it. Must be called on the
+/// thread of the server's event loop.
 ///
 /// # Errors
 /// The authority cannot be read or created.

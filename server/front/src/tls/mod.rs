@@ -1,4 +1,5 @@
-//! The TLS state that all threads share: certificates, ticket secrets, and the parameters of each address ([`Encryption`]).
+//! The TLS state that all threads share: certificates, ticket secrets, and the parameters of each address
+//! ([`Encryption`]).
 //!
 //! Contract:
 //! 1. Errors in files show before the app is loaded, each with the name of its file.
@@ -13,7 +14,7 @@ mod watch;
 
 use crate::error_log::ErrorLog;
 use crate::listen::Address;
-use ::tls::{Alpn, Certificates, Endpoint, Pair, Rules, CertificateSource, TicketSecret};
+use ::tls::{Alpn, CertificateSource, Certificates, Endpoint, EndpointRules, Pair, TicketSecret};
 use settings::{Bind, BindTls, Settings, Verify};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -204,7 +205,7 @@ fn endpoint(
         Some(file) => ::tls::read_authorities(file)?,
         None => trust::Secret::default(),
     };
-    let rules = Rules {
+    let rules = EndpointRules {
         min_version: settings.tls.min_version,
         alpn: Alpn::Http2AndHttp1,
         verify,

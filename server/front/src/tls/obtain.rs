@@ -2,7 +2,7 @@
 
 use super::Encryption;
 use crate::error_log::ErrorLog;
-use certs::{HttpAnswers, Means, CertificateService};
+use certs::{CertificateService, HttpAnswers, Means};
 use settings::{Bind, Settings};
 use stats::CertificateSnapshot;
 use std::sync::Arc;

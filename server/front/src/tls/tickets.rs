@@ -51,7 +51,7 @@ pub(super) fn find(
     Ok(FirstSecret { secret: own(settings, used, warnings)?, missed: group })
 }
 
-/// Returns a secret that no other server has.
+/// Returns a secret that only this server has.
 fn own(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<TicketSecret, String> {
     let random =
         || TicketSecret::random().map_err(|why: io::Error| format!("no secret for session tickets: {why}"));

@@ -1,6 +1,7 @@
 //! The variables about a connection and its client certificate for apps, named as in Apache's mod_ssl.
 //!
-//! Contract: only the handshake sets them. A request header field cannot, because its name in the env begins with `HTTP_`.
+//! Contract: only the handshake sets them. A request header field cannot, because its name in the env begins
+//! with `HTTP_`.
 
 use ::tls::TlsSession;
 use handler::Variable;

@@ -6,7 +6,7 @@
 use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
 use crate::file_state::{EVERY, FileStamp, stamp};
-use ::tls::{Certificate, Certificates, FileChange, Pair, CertificateSource};
+use ::tls::{Certificate, CertificateSource, Certificates, FileChange, Pair};
 use settings::Settings;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};

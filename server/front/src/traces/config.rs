@@ -1,7 +1,8 @@
 //! The exporter's configuration: `[traces]`, completed by OpenTelemetry's environment variables.
 //!
-//! The variables alone do not turn the export on: they may be meant for the app. Pure: the variables are passed in. A variable that cannot
-//! be used is ignored with a warning, as OpenTelemetry requires. Only [`Config::check_authorities`] reads a file, once.
+//! The variables alone do not turn the export on: they may be meant for the app. Pure: the variables are
+//! passed in. A variable that cannot be used is ignored with a warning, as OpenTelemetry requires. Only
+//! [`Config::check_authorities`] reads a file, once.
 
 use super::otlp::{Resource, attribute};
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ pub(crate) struct Config {
     /// Path and query.
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
-    /// The authorities to verify the collector's certificate with, instead of the system's: the variable, and the file that it names.
+    /// The authorities to verify the collector's certificate with, instead of the system's: the variable, and
+    /// the file that it names.
     pub(crate) ca: Option<(String, PathBuf)>,
     /// The time-out of an export.
     pub(crate) timeout: Duration,
@@ -177,7 +179,8 @@ fn split(url: &str) -> Result<(String, String), String> {
     Ok((origin.to_owned(), target))
 }
 
-/// Parses `name=value,name=value` with percent-encoded values (W3C Baggage), the format of all of OpenTelemetry's lists.
+/// Parses `name=value,name=value` with percent-encoded values (W3C Baggage), the format of all of
+/// OpenTelemetry's lists.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let both = |pair: &str| {
         let (name, value) = pair.split_once('=')?;

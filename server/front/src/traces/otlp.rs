@@ -1,4 +1,5 @@
-//! The OTLP 1.x messages for traces (opentelemetry-proto, `trace/v1` and `collector/trace/v1`), and the conversion of a request to spans.
+//! The OTLP 1.x messages for traces (opentelemetry-proto, `trace/v1` and `collector/trace/v1`), and the
+//! conversion of a request to spans.
 //!
 //! Names and types of attributes follow OpenTelemetry's semantic conventions for HTTP servers. Attributes
 //! that these lack begin with `firebrick.`.

@@ -1,4 +1,5 @@
-//! The facts about a request that are kept until the export: plain data, collected when the request ends and encoded elsewhere.
+//! The facts about a request that are kept until the export: plain data, collected when the request ends and
+//! encoded elsewhere.
 
 use handler::{Ending, Fault, Request, Version};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

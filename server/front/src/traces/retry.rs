@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 const ATTEMPTS: u32 = 5;
 /// The first pause. Each further one is twice as long.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause, whatever the collector asks for.
+/// The longest pause, even if the collector asks for more.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The outcome of an attempt.

@@ -56,7 +56,9 @@ impl Collector {
     pub(super) async fn send(&self, config: &Config, batch: Bytes) -> (CollectorAnswer, Option<String>) {
         match tokio::time::timeout(config.timeout, self.ask(config, batch)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => (CollectorAnswer::Later { why: explained(&failure.reason), after: None }, None),
+            Ok(Err(failure)) => {
+                (CollectorAnswer::Later { why: explained(&failure.reason), after: None }, None)
+            }
             Err(_) => {
                 let why = format!("no answer within {} s", config.timeout.as_secs_f64());
                 (CollectorAnswer::Later { why, after: None }, None)
@@ -73,11 +75,14 @@ impl Collector {
             trace: Rc::new(Trace::default()),
         };
         let response = self.client.ask(self.origin.clone(), exchange, target).await?;
-        let answer = CollectorAnswer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
+        let answer =
+            CollectorAnswer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
         // The body is read even after a refusal, so that the connection can be reused.
         let body = read(response.body).await;
         let partial = match answer {
-            CollectorAnswer::Accepted => ExportResponse::decode(body).ok().and_then(|read| read.partial_success),
+            CollectorAnswer::Accepted => {
+                ExportResponse::decode(body).ok().and_then(|read| read.partial_success)
+            }
             _ => None,
         };
         let unwanted =

@@ -1,16 +1,18 @@
 //! mimalloc as the program's allocator. A request makes a dozen small allocations, all used on one thread;
 //! with mimalloc they cost half as much as with the system's allocator.
 //!
-//! Why not the crate `mimalloc`: it passes an alignment with each allocation. mimalloc 3 handles these on a separate path, which uses
-//! larger blocks for all sizes except powers of two, and frees them more slowly; 44 % of a request's small allocations took that path. The
-//! usual path aligns to 16 bytes anyway, which is enough for all but a few types.
+//! Why not the crate `mimalloc`: it passes an alignment with each allocation. mimalloc 3 handles these on a
+//! separate path, which uses larger blocks for all sizes except powers of two, and frees them more slowly; 44
+//! % of a request's small allocations took that path. The usual path aligns to 16 bytes anyway, which is
+//! enough for all but a few types.
 
 use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 use std::alloc::{GlobalAlloc, Layout};
 
-/// The alignment of blocks of at least this size (mimalloc's `MI_MAX_ALIGN_SIZE`). Smaller blocks are aligned to [`WORD`].
+/// The alignment of blocks of at least this size (mimalloc's `MI_MAX_ALIGN_SIZE`). Smaller blocks are aligned
+/// to [`WORD`].
 const USUAL: usize = 16;
 const WORD: usize = 8;
 
@@ -23,8 +25,9 @@ const fn is_usual(size: usize, align: usize) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub struct Allocator;
 
-// SAFETY: a block comes from mimalloc, is at least as large as requested, and is aligned: for sizes in `is_usual` by mimalloc's guarantee,
-// for others because the alignment is requested. mimalloc does not unwind, and returns null when there is no memory.
+// SAFETY: a block comes from mimalloc, is at least as large as requested, and is aligned: for sizes in
+// `is_usual` by mimalloc's guarantee, for others because the alignment is requested. mimalloc does not
+// unwind, and returns null when there is no memory.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

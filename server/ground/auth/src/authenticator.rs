@@ -1,12 +1,13 @@
 //! Checks the credentials of requests.
 //!
 //! Contract:
-//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, a few at a time in the whole process, in an order that one
-//!    client cannot monopolize (`checks`). A request whose client disconnects leaves the queue; a check that has started runs to its end.
+//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, a few at a time in the
+//!    whole process, in an order that one client cannot monopolize (`checks`). A request whose client
+//!    disconnects leaves the queue; a check that has started runs to its end.
 //! 2. Credentials that this authenticator has verified before cost one SHA-256. Wrong ones are not cached.
 //! 3. A wrong password and an unknown user take the same path through the code.
 
-use crate::checks::{TooManyChecks, Checks, PasswordClient};
+use crate::checks::{Checks, PasswordClient, TooManyChecks};
 use crate::credentials::Credentials;
 use crate::htpasswd::Users;
 use crate::verified::{Fingerprint, VerifiedCache};
@@ -33,8 +34,8 @@ impl Authenticator {
         &self.users
     }
 
-    /// Returns the user name if the Authorization field has valid credentials; on `None` respond 401 with [`challenge`]. Credentials that are not
-    /// cached may wait for their turn. Needs a tokio runtime.
+    /// Returns the user name if the Authorization field has valid credentials; on `None` respond 401 with
+    /// [`challenge`]. Credentials that are not cached may wait for their turn. Needs a tokio runtime.
     ///
     /// # Errors
     /// Too many checks wait: respond 429 or 503.

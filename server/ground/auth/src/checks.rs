@@ -1,13 +1,14 @@
 //! Schedules slow password checks: [`Checks`].
 //!
-//! Why: a deliberately slow hash takes a tenth of a second of processor time. A client that sends wrong passwords without end must neither use up
-//! the processors nor make other clients wait for all its checks.
+//! Why: a deliberately slow hash takes a tenth of a second of processor time. A client that sends wrong
+//! passwords without end must neither use up the processors nor make other clients wait for all its checks.
 //!
 //! Contract:
 //! 1. The number of concurrent checks is limited, to fewer than the machine has processors.
-//! 2. Waiting checks are limited: per connection, per address, and in total. Beyond a limit, the connection with the most checks loses the one that
-//!    has waited longest. No check waits longer than [`PATIENCE`].
-//! 3. Addresses take turns. Within one address, the connection with the fewest wrong passwords is first; then connections take turns.
+//! 2. Waiting checks are limited: per connection, per address, and in total. Beyond a limit, the connection
+//!    with the most checks loses the one that has waited longest. No check waits longer than [`PATIENCE`].
+//! 3. Addresses take turns. Within one address, the connection with the fewest wrong passwords is first; then
+//!    connections take turns.
 //! 4. A waiter that is dropped leaves the queue.
 
 use std::collections::HashMap;
@@ -252,7 +253,10 @@ mod tests {
     type Waiting = Pin<Box<dyn Future<Output = Result<Turn, TooManyChecks>>>>;
 
     /// Returns waits that have been polled once.
-    fn waiting(checks: &Arc<Checks>, clients: impl IntoIterator<Item = PasswordClient>) -> Vec<(PasswordClient, Waiting)> {
+    fn waiting(
+        checks: &Arc<Checks>,
+        clients: impl IntoIterator<Item = PasswordClient>,
+    ) -> Vec<(PasswordClient, Waiting)> {
         let begin = |client| {
             let checks = checks.clone();
             let mut one: Waiting = Box::pin(async move { checks.turn(client).await });
@@ -263,7 +267,9 @@ mod tests {
     }
 
     /// Removes and returns a wait that is ready.
-    fn ready(all: &mut Vec<(PasswordClient, Waiting)>) -> Option<(PasswordClient, Result<Turn, TooManyChecks>)> {
+    fn ready(
+        all: &mut Vec<(PasswordClient, Waiting)>,
+    ) -> Option<(PasswordClient, Result<Turn, TooManyChecks>)> {
         let mut cx = Context::from_waker(Waker::noop());
         for place in 0..all.len() {
             if let Poll::Ready(turn) = all[place].1.as_mut().poll(&mut cx) {

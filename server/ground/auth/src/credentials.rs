@@ -3,7 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The longest password in bytes. Longer ones are rejected, because the time of some hash methods grows with the square of the length.
+/// The longest password in bytes. Longer ones are rejected, because the time of some hash methods grows with
+/// the square of the length.
 const MAX_PASSWORD: usize = 1024;
 
 /// A user name and a password as the client sent them.
@@ -13,8 +14,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Parses the header field's value. Returns `None` for another scheme, non-canonical Base64, no colon, control characters, a user name that is
-    /// not UTF-8, or a password that is too long.
+    /// Parses the header field's value. Returns `None` for another scheme, non-canonical Base64, no colon,
+    /// control characters, a user name that is not UTF-8, or a password that is too long.
     pub(super) fn parse(value: &[u8]) -> Option<Credentials> {
         let (scheme, token) = value.trim_ascii().split_at_checked("Basic ".len())?;
         if !scheme.eq_ignore_ascii_case(b"Basic ") {

@@ -1,7 +1,7 @@
 //! Implements password hashes: strict parsing, constant-time verification.
 //!
-//! Why these crates: `bcrypt` and `sha-crypt` are maintained (the latter by RustCrypto, like the digests) and pure Rust. The C library's crypt(3)
-//! would need unsafe code and differs between systems.
+//! Why these crates: `bcrypt` and `sha-crypt` are maintained (the latter by RustCrypto, like the digests) and
+//! pure Rust. The C library's crypt(3) would need unsafe code and differs between systems.
 
 use crate::md5_crypt;
 use base64::Engine;
@@ -49,7 +49,8 @@ impl Hash {
     /// Parses a hash.
     ///
     /// # Errors
-    /// Describes the mistake, as the rest of a sentence that starts with "the password of … ". The text itself is left out: it may be a password.
+    /// Describes the mistake, as the rest of a sentence that starts with "the password of … ". The text
+    /// itself is left out: it may be a password.
     pub(super) fn parse(text: &str) -> Result<Hash, String> {
         if let Some(rest) = text.strip_prefix('{') {
             return braces(rest);

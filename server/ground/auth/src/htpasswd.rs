@@ -1,8 +1,8 @@
 //! Parses the htpasswd file: `user:hash` lines.
 //!
-//! Contract: as in nginx, empty lines and lines that start with `#` are ignored, text after a second colon is a comment, and the first line for a
-//! user name counts. Unlike nginx, which reports a malformed line when its user logs in, all lines are checked when the file is read, and every
-//! mistake is reported.
+//! Contract: as in nginx, empty lines and lines that start with `#` are ignored, text after a second colon is
+//! a comment, and the first line for a user name counts. Unlike nginx, which reports a malformed line when
+//! its user logs in, all lines are checked when the file is read, and every mistake is reported.
 
 use crate::hash::Hash;
 use std::collections::HashMap;
@@ -55,13 +55,16 @@ impl Users {
             match parse_line(line) {
                 Ok(Some((user, hash))) => users.insert(user, hash),
                 Ok(None) => {}
-                Err(message) => mistakes.push(HtpasswdMistake { file: name.to_owned(), line: index + 1, message }),
+                Err(message) => {
+                    mistakes.push(HtpasswdMistake { file: name.to_owned(), line: index + 1, message })
+                }
             }
         }
         if mistakes.is_empty() { Ok(users) } else { Err(mistakes) }
     }
 
-    /// Adds a user (`BASIC_AUTH_USERNAME`, `BASIC_AUTH_PASSWORD`). Does nothing if the name exists already: the first entry counts.
+    /// Adds a user (`BASIC_AUTH_USERNAME`, `BASIC_AUTH_PASSWORD`). Does nothing if the name exists already:
+    /// the first entry counts.
     ///
     /// # Errors
     /// The name is invalid, or the password is not a supported hash.
@@ -91,8 +94,9 @@ impl Users {
         }
     }
 
-    /// Returns the hash to check `user`'s password against, and whether the user exists. For an unknown name this is the hash of some other user,
-    /// always the same one, so that the check takes as long as for an existing name. `None` without users.
+    /// Returns the hash to check `user`'s password against, and whether the user exists. For an unknown name
+    /// this is the hash of some other user, always the same one, so that the check takes as long as for an
+    /// existing name. `None` without users.
     pub(super) fn hash_for(&self, user: &str) -> Option<(Arc<Hash>, bool)> {
         let decoy = self.decoys.hash_one(user).checked_rem(self.hashes.len() as u64)? as usize;
         let known = self.index.get(user).copied();

@@ -1,7 +1,9 @@
-//! Implements the password hash of `htpasswd -m` and `openssl passwd -apr1` (`$apr1$`), and the older `$1$` that it is derived from.
+//! Implements the password hash of `htpasswd -m` and `openssl passwd -apr1` (`$apr1$`), and the older `$1$`
+//! that it is derived from.
 //!
-//! Why not a crate: the method is a page long and will not change, and the crates that implement it are unmaintained. It is a thousand rounds of
-//! MD5: slow enough for a good password, and the method that the Heroku buildpack for static sites required.
+//! Why not a crate: the method is a page long and will not change, and the crates that implement it are
+//! unmaintained. It is a thousand rounds of MD5: slow enough for a good password, and the method that the
+//! Heroku buildpack for static sites required.
 
 use md5::{Digest, Md5};
 
@@ -14,7 +16,8 @@ pub(super) const ENCODED: usize = 22;
 /// Bytes of the digest that are encoded as four characters each.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// Returns the digest of a password, as in a file after the last `$`. `magic` is `$apr1$` or `$1$`; `salt` has at most eight bytes.
+/// Returns the digest of a password, as in a file after the last `$`. `magic` is `$apr1$` or `$1$`; `salt`
+/// has at most eight bytes.
 pub(super) fn digest(password: &[u8], magic: &str, salt: &[u8]) -> [u8; ENCODED] {
     let mut sum = first(password, magic, salt);
     for round in 0..1000 {

@@ -1,7 +1,8 @@
 //! Caches verified credentials.
 //!
-//! Contract: no password is kept, only the SHA-256 of a random key and the Authorization header. The key is made once per process and never leaves
-//! it. There are at most [`CAPACITY`] entries; a new one replaces the oldest.
+//! Contract: no password is kept, only the SHA-256 of a random key and the Authorization header. The key is
+//! made once per process and never leaves it. There are at most [`CAPACITY`] entries; a new one replaces the
+//! oldest.
 
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Returns the pause before an attempt that follows a failed one, after `earlier` failures before that: `first`, and twice as long after each
-/// further failure, up to `longest`.
+/// Returns the pause before an attempt that follows a failed one, after `earlier` failures before that:
+/// `first`, and twice as long after each further failure, up to `longest`.
 pub fn backoff(first: Duration, earlier: u32, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(earlier)).min(longest)
 }

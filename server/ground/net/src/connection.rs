@@ -123,7 +123,8 @@ impl AsRawFd for Connection {
 /// A listening TCP socket that is registered with the event loop.
 #[derive(Debug)]
 pub struct Listener {
-    /// tokio's own listener registers accepted sockets at once. This type is only used to wait, which works for any socket.
+    /// tokio's own listener registers accepted sockets at once. This type is only used to wait, which works
+    /// for any socket.
     socket: TcpStream,
 }
 

@@ -1,12 +1,15 @@
 //! Tells whether the process is about to run out of descriptors.
 //!
-//! Why: without free descriptors a server cannot fork a worker, open a file, or receive a descriptor from a worker. Clients can open any
-//! number of connections, and so can the app by hijacking them; both must leave some descriptors free.
+//! Why: without free descriptors a server cannot fork a worker, open a file, or receive a descriptor from a
+//! worker. Clients can open any number of connections, and so can the app by hijacking them; both must leave
+//! some descriptors free.
 //!
 //! Contract:
-//! 1. Descriptors that can be numerous are counted ([`CountedDescriptor`]). The number of descriptors before the first client follows
-//!    from the number of its socket, because a new descriptor is the lowest free one (POSIX, "File Descriptor Allocation").
-//! 2. Uncounted descriptors (origins, event loops) use the reserve. A descriptor number near the limit reveals them as well.
+//! 1. Descriptors that can be numerous are counted ([`CountedDescriptor`]). The number of descriptors before
+//!    the first client follows from the number of its socket, because a new descriptor is the lowest free one
+//!    (POSIX, "File Descriptor Allocation").
+//! 2. Uncounted descriptors (origins, event loops) use the reserve. A descriptor number near the limit
+//!    reveals them as well.
 //! 3. Files of responses and uploads are counted as well. They have their own limits ([`for_responses`],
 //!    [`for_uploads`]), so that they leave room for connections.
 
@@ -99,7 +102,8 @@ impl Limits {
 /// See [`limits`].
 static LIMITS: OnceLock<Limits> = OnceLock::new();
 
-/// Returns the limits. They are read at the first call, with the first client, because the server raises its own limit at the start.
+/// Returns the limits. They are read at the first call, with the first client, because the server raises its
+/// own limit at the start.
 fn limits(first: u64) -> &'static Limits {
     LIMITS.get_or_init(|| Limits::new(process(), first))
 }

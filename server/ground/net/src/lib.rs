@@ -37,6 +37,7 @@ pub use tls::TlsStream;
 pub use transport::Transport;
 pub use tunnel::{TunnelEnd, tunnel_end};
 
-/// The limit of unsent bytes in the system per client, until the client has shown that it reads. With a larger limit, a client that reads
-/// nothing would cost megabytes, and a slow one would make room for the next write only once in minutes.
+/// The limit of unsent bytes in the system per client, until the client has shown that it reads. With a
+/// larger limit, a client that reads nothing would cost megabytes, and a slow one would make room for the
+/// next write only once in minutes.
 pub const UNSENT: u32 = 128 << 10;

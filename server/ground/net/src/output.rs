@@ -1,4 +1,5 @@
-//! Bytes queued for one client: small pieces are copied together, large ones kept by reference, and all written together.
+//! Bytes queued for one client: small pieces are copied together, large ones kept by reference, and all
+//! written together.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

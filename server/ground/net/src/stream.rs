@@ -15,8 +15,9 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether no byte, end or error has arrived since the last read. Asks the kernel, because the event loop learns of a byte only in its
-    /// next turn; an unrequested response would then be taken for the response to the next request.
+    /// Whether no byte, end or error has arrived since the last read. Asks the kernel, because the event loop
+    /// learns of a byte only in its next turn; an unrequested response would then be taken for the response
+    /// to the next request.
     pub fn is_quiet(&self) -> bool {
         matches!(self.read_anyway(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }

@@ -1,7 +1,8 @@
 //! The part of an address that identifies one client, for limits per client.
 //!
-//! Contract: an IPv4 address counts as itself, even if it is written as IPv6. In IPv6 a client has a network of 64 bits, whose addresses
-//! all belong to one [`Subnet`] (RFC 6177). Clients without an address (Unix sockets) share one.
+//! Contract: an IPv4 address counts as itself, even if it is written as IPv6. In IPv6 a client has a network
+//! of 64 bits, whose addresses all belong to one [`Subnet`] (RFC 6177). Clients without an address (Unix
+//! sockets) share one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,7 +1,8 @@
 //! Tasks of a thread.
 //!
-//! Why: tokio compiles its whole life of a task for each type of future, some 5,000 lines of LLVM's code. With fifty types that was a
-//! quarter of all code of the front. Boxed, all futures with the same output are of one type, at the price of an allocation for each task.
+//! Why: tokio compiles its whole life of a task for each type of future, some 5,000 lines of LLVM's code.
+//! With fifty types that was a quarter of all code of the front. Boxed, all futures with the same output are
+//! of one type, at the price of an allocation for each task.
 
 use std::pin::Pin;
 use tokio::task::JoinHandle;

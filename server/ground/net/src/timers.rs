@@ -1,11 +1,13 @@
 //! The deadlines of all connections of a thread, checked a few times a second.
 //!
-//! Why: a timer per request would cost more than parsing the request, and nothing here needs milliseconds. Setting a deadline is a store
-//! into a slab. A sweep over 10,000 deadlines reads a few hundred kilobytes in order.
+//! Why: a timer per request would cost more than parsing the request, and nothing here needs milliseconds.
+//! Setting a deadline is a store into a slab. A sweep over 10,000 deadlines reads a few hundred kilobytes in
+//! order.
 //!
 //! Contract:
-//! 1. A deadline never fires early, and at most about two [`TICK`]s late while [`Timers::run`] is polled. This also holds after the thread
-//!    was idle or did not run for a long time: deadlines without a clock reading count from the next sweep.
+//! 1. A deadline never fires early, and at most about two [`TICK`]s late while [`Timers::run`] is polled.
+//!    This also holds after the thread was idle or did not run for a long time: deadlines without a clock
+//!    reading count from the next sweep.
 //! 2. Firing wakes the connection's task once. The connection asks [`Timer::expired`] for each lane.
 //! 3. Without connections there are no sweeps.
 
@@ -125,8 +127,9 @@ impl Timers {
         now
     }
 
-    /// Returns the last clock reading, which is at most about 100 ms old while there are connections and the thread runs. For uses that
-    /// tolerate an older time: reading the clock costs as much as parsing a header field.
+    /// Returns the last clock reading, which is at most about 100 ms old while there are connections and the
+    /// thread runs. For uses that tolerate an older time: reading the clock costs as much as parsing a header
+    /// field.
     #[inline]
     pub fn recent(&self) -> Instant {
         self.recent.get()

@@ -32,7 +32,8 @@ const RECORD: usize = 16 << 10;
 const SLICE: usize = 64 << 10;
 /// Bytes that are read from a socket at a time, if the reader has room for their plain text.
 const CHUNK: usize = 48 << 10;
-/// Bytes that a session may hold of an incomplete record, and some more. This much room stays free in the reader's buffer.
+/// Bytes that a session may hold of an incomplete record, and some more. This much room stays free in the
+/// reader's buffer.
 const PARTIAL: usize = 18 << 10;
 
 thread_local! {

@@ -27,7 +27,8 @@ async fn pair() -> (TlsStream, TlsStream) {
     let address = listener.local_addr().unwrap();
     let (client, server) = tokio::join!(
         async {
-            TlsStream::connect(Arc::new(client), "localhost", TcpStream::connect(address).await.unwrap()).await
+            TlsStream::connect(Arc::new(client), "localhost", TcpStream::connect(address).await.unwrap())
+                .await
         },
         async { TlsStream::accept(Arc::new(server), listener.accept().await.unwrap().0).await },
     );
@@ -61,7 +62,8 @@ fn is_readable(tls: &TlsStream) -> bool {
     tls.poll_readable(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// Waits and returns the result of a peek. Sleeps between attempts, so that a readiness that never ends does not hang the test.
+/// Waits and returns the result of a peek. Sleeps between attempts, so that a readiness that never ends does
+/// not hang the test.
 async fn look(tls: &TlsStream) -> bool {
     for _ in 0..200 {
         poll_fn(|cx| tls.poll_readable(cx)).await;

@@ -44,8 +44,9 @@ pub trait Transport: 'static {
     /// # Errors
     /// `WouldBlock`, or the error of the connection.
     fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Whether bytes (`true`) or the end (`false`) can be read. Consumes nothing. If bytes can be read, the readiness is cleared, so that
-    /// `poll_readable` waits for the next event; read the bytes with [`Transport::read_anyway`].
+    /// Whether bytes (`true`) or the end (`false`) can be read. Consumes nothing. If bytes can be read, the
+    /// readiness is cleared, so that `poll_readable` waits for the next event; read the bytes with
+    /// [`Transport::read_anyway`].
     ///
     /// # Errors
     /// `WouldBlock`, or the error of the connection.

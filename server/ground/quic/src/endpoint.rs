@@ -12,7 +12,8 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that a client may send ahead on a connection on which no body is being read: heads, and the beginning of a body.
+/// Bytes that a client may send ahead on a connection on which no body is being read: heads, and the
+/// beginning of a body.
 pub const SMALL_WINDOW: u32 = 128 << 10;
 /// The most bytes that are buffered for a client until it acknowledges them.
 pub const SEND_WINDOW: u32 = 2 << 20;

@@ -7,7 +7,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-/// The size of a socket's buffers in the kernel, in bytes. Datagrams arrive in bursts, and a reader that pauses must not lose them.
+/// The size of a socket's buffers in the kernel, in bytes. Datagrams arrive in bursts, and a reader that
+/// pauses must not lose them.
 const BUFFER: usize = 1 << 20;
 
 /// Linux passes all packets of a client to the same socket of a port, so that one thread reads the whole handshake.
@@ -30,7 +31,8 @@ pub struct PortSocket {
 }
 
 impl Port {
-    /// Binds the port for that many threads (at most 255), or for the first of them only. `both`: `[::]` accepts IPv4 as well.
+    /// Binds the port for that many threads (at most 255), or for the first of them only. `both`: `[::]`
+    /// accepts IPv4 as well.
     ///
     /// # Errors
     /// As bind(2), or too many threads.
@@ -44,7 +46,8 @@ impl Port {
         Port::of(sockets.collect::<io::Result<_>>()?)
     }
 
-    /// Continues with the sockets of another program, for that many threads (at most 255). Missing sockets are bound, surplus ones closed.
+    /// Continues with the sockets of another program, for that many threads (at most 255). Missing sockets
+    /// are bound, surplus ones closed.
     ///
     /// # Errors
     /// As bind(2), or too many threads.

@@ -129,7 +129,7 @@ struct TlsSession {
     initial: Suite,
     /// The keys of later phases are derived from these.
     secrets: Option<Secrets>,
-    /// Whether quinn was told that the first parameters are known.
+    /// Whether quinn knows that the first parameters have arrived.
     told: bool,
     failure: TlsError,
 }

@@ -38,14 +38,16 @@ impl SteeredSocket {
         count
     }
 
-    /// Hands over packets of other threads. Moves the rest of the `count` buffers to the front and returns their number.
+    /// Hands over packets of other threads. Moves the rest of the `count` buffers to the front and returns
+    /// their number.
     fn sort(&self, count: usize, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut kept = 0;
         for at in 0..count {
             let RecvMeta { addr, len, stride, ecn, dst_ip } = meta[at];
             let segments = || bufs[at][..len].chunks(stride.max(1));
             if !segments().all(|datagram| self.mailbox.is_own(datagram)) {
-                // One buffer may hold packets of several connections from the same address. Each is handed over separately.
+                // One buffer may hold packets of several connections from the same address. Each is handed
+                // over separately.
                 for bytes in segments() {
                     self.mailbox.hand_over(Datagram { bytes: bytes.into(), from: addr, to: dst_ip, ecn });
                 }

@@ -40,8 +40,11 @@ impl Steering {
     pub fn mailboxes(threads: u8) -> Vec<PacketMailbox> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(MAILBOX)).unzip();
         let steering = Steering { mailboxes: senders.into() };
-        let mailbox =
-            |(index, received)| PacketMailbox { index, steering: steering.clone(), received: Mutex::new(received) };
+        let mailbox = |(index, received)| PacketMailbox {
+            index,
+            steering: steering.clone(),
+            received: Mutex::new(received),
+        };
         (0..threads).zip(receivers).map(mailbox).collect()
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use quic::quinn::{self, Endpoint};
-use quic::{QuicBounds, Keys, Steering, endpoint, server_config};
+use quic::{Keys, QuicBounds, Steering, endpoint, server_config};
 use rustls::pki_types::PrivateKeyDer;
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

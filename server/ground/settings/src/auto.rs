@@ -29,8 +29,8 @@ pub fn auto_workers(machine: &Machine, worker_memory: u64, others: u32) -> Chose
     }
 }
 
-/// Returns how many workers fit into memory, at least 1, and a description of that memory: `the cgroup's memory limit of 512 MiB`. `None` if the
-/// memory is unknown.
+/// Returns how many workers fit into memory, at least 1, and a description of that memory: `the cgroup's
+/// memory limit of 512 MiB`. `None` if the memory is unknown.
 pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32, String)> {
     let (memory, what) = memory_bound(machine)?;
     let room = u32::try_from(memory / worker_memory.max(1)).unwrap_or(u32::MAX).max(1);
@@ -39,8 +39,9 @@ pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32,
 
 /// Returns the number of event-loop threads for this machine. `workers`: whether it also runs workers.
 ///
-/// With workers it is three quarters of the CPUs, because that is the front's share of the smallest request that Ruby answers. With more threads
-/// each turn of an event loop handles fewer requests; on two CPUs a second thread costs 9 to 17 % of CPU time per request.
+/// With workers it is three quarters of the CPUs, because that is the front's share of the smallest request
+/// that Ruby answers. With more threads each turn of an event loop handles fewer requests; on two CPUs a
+/// second thread costs 9 to 17 % of CPU time per request.
 pub fn auto_front_threads(machine: &Machine, workers: bool) -> Chosen {
     const MOST: u32 = 16;
     let cpus = machine.cpus();
@@ -58,8 +59,8 @@ pub fn auto_front_threads(machine: &Machine, workers: bool) -> Chosen {
 /// The least memory of the front that `auto` chooses.
 const LEAST_MEMORY: u64 = 64 << 20;
 
-/// Returns the memory of the front for this machine: a quarter, and at least twice that of the cache. `None` if the machine's memory is
-/// unknown.
+/// Returns the memory of the front for this machine: a quarter, and at least twice that of the cache. `None`
+/// if the machine's memory is unknown.
 pub fn auto_memory(machine: &Machine, cache: u64) -> Option<u64> {
     let quarter = machine.memory()? / 4;
     Some(quarter.max(LEAST_MEMORY).max(cache.saturating_mul(2)))

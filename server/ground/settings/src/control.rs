@@ -8,10 +8,11 @@ use crate::environment::Environment;
 use sys::socket::LONGEST_PATH;
 use text::fnv1a;
 
-/// Returns the `auto` path of the control socket of the app in `dir` (canonical). The server and `stats` compute the same path.
+/// Returns the `auto` path of the control socket of the app in `dir` (canonical). The server and `stats`
+/// compute the same path.
 ///
-/// The socket is in `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` if that variable is not an absolute path or the path is too long for a
-/// socket. The server creates the directory for its user alone.
+/// The socket is in `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` if that variable is not an
+/// absolute path or the path is too long for a socket. The server creates the directory for its user alone.
 pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> PathBuf {
     let name = format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes()));
     let runtime = environment.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -24,9 +25,10 @@ pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> Path
 /// The folder of the shipped systemd service's control sockets (`RuntimeDirectory=firebrick`).
 const OF_SERVICES: &str = "/run/firebrick";
 
-/// Returns the control socket of a server of `dirs` (one directory in its spellings) that does not use this user's folders: one under the shipped
-/// systemd unit, or one of the directory's owner. `None` if there is none. With `typed` the user named the directory; without it, the only service
-/// of this machine is meant, whatever the current directory.
+/// Returns the control socket of a server of `dirs` (one directory in its spellings) that does not use this
+/// user's folders: one under the shipped systemd unit, or one of the directory's owner. `None` if there is
+/// none. With `typed` the user named the directory; without it, the only service of this machine is meant,
+/// whatever the current directory.
 pub(crate) fn control_elsewhere(dirs: &[&Path], typed: bool, uid: u32) -> Option<PathBuf> {
     elsewhere(Path::new(OF_SERVICES), dirs, typed, uid)
 }

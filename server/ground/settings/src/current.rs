@@ -1,11 +1,13 @@
 //! The settings in force on one thread.
 //!
-//! Why: a connection, a worker's link and a handler all read the same settings, and a reload replaces them while they run. Each thread has one
-//! [`Current`] for all its tasks; its owner replaces the settings when new ones arrive.
+//! Why: a connection, a worker's link and a handler all read the same settings, and a reload replaces them
+//! while they run. Each thread has one [`Current`] for all its tasks; its owner replaces the settings when
+//! new ones arrive.
 //!
 //! Contract:
 //! 1. [`Current::get`] takes no lock and touches no memory of other threads.
-//! 2. Settings that a caller holds do not change: a request that keeps its `Rc` sees one set of settings from beginning to end.
+//! 2. Settings that a caller holds do not change: a request that keeps its `Rc` sees one set of settings from
+//!    beginning to end.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -47,8 +47,8 @@ impl Discovered {
         }
     }
 
-    /// Returns the folder itself as the site, because the user named it: any pages in it are served. A folder that looks like a project is
-    /// excluded, so that a mistake does not publish its sources and keys.
+    /// Returns the folder itself as the site, because the user named it: any pages in it are served. A folder
+    /// that looks like a project is excluded, so that a mistake does not publish its sources and keys.
     pub fn named(dir: &Path) -> Discovered {
         let found = Discovered::look(dir);
         let is_project = PROJECTS.iter().any(|name| dir.join(name).exists());

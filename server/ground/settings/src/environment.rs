@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use sys::Machine;
 
-/// Variables with which a service manager addresses the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app must not inherit them, or it could
-/// send notifications in the server's name.
+/// Variables with which a service manager addresses the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app
+/// must not inherit them, or it could send notifications in the server's name.
 pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -16,7 +16,8 @@ pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
     "LISTEN_PIDFDID",
 ];
 
-/// The variable with which the old program of an upgrade tells the new one that it hands over its sockets. The app must not inherit it.
+/// The variable with which the old program of an upgrade tells the new one that it hands over its sockets.
+/// The app must not inherit it.
 pub const HANDOVER_VARIABLE: &str = "FIREBRICK_HANDOVER";
 
 pub trait Environment {
@@ -56,7 +57,8 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// The surroundings of this process with another current directory, for a link that may have changed since the command was typed.
+/// The surroundings of this process with another current directory, for a link that may have changed since
+/// the command was typed.
 #[derive(Clone, Debug)]
 pub struct At(pub PathBuf);
 
@@ -78,8 +80,8 @@ impl Environment for At {
     }
 }
 
-/// Returns the folder for files that outlive this user's servers: `$STATE_DIRECTORY` (set by systemd), `$XDG_STATE_HOME/firebrick` or
-/// `~/.local/state/firebrick`.
+/// Returns the folder for files that outlive this user's servers: `$STATE_DIRECTORY` (set by systemd),
+/// `$XDG_STATE_HOME/firebrick` or `~/.local/state/firebrick`.
 pub(crate) fn state_dir(environment: &dyn Environment) -> PathBuf {
     let absolute =
         |name| environment.var(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());

@@ -20,7 +20,13 @@ pub struct Error {
 
 impl Error {
     /// Returns the mistake of a value that its option does not accept.
-    pub(crate) fn value(key: &str, raw: &Raw, origin: &ValueSource, mistake: Mistake, expected: &str) -> Error {
+    pub(crate) fn value(
+        key: &str,
+        raw: &Raw,
+        origin: &ValueSource,
+        mistake: Mistake,
+        expected: &str,
+    ) -> Error {
         let expected = mistake.expected.unwrap_or_else(|| expected.to_owned());
         let written = written(key, raw, origin);
         Error {

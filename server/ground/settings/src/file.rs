@@ -96,7 +96,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the table whose keys are paths; a value is a handler, a list of handlers, or a table with handlers and limits.
+    /// Reads the table whose keys are paths; a value is a handler, a list of handlers, or a table with
+    /// handlers and limits.
     fn routes(&mut self, routes: &dyn TableLike) {
         for (path, item) in routes.iter() {
             let written = self.written(routes, path, item);
@@ -110,7 +111,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a table whose keys are names chosen by the user. A value is a table, or a short form that sets the key `short`.
+    /// Reads a table whose keys are names chosen by the user. A value is a table, or a short form that sets
+    /// the key `short`.
     fn named(&self, table: &dyn TableLike, short: &str) -> Vec<Named> {
         let one = |(name, item): (&str, &Item)| {
             let written = self.written(table, name, item);
@@ -280,8 +282,8 @@ fn command_line_only(key: &str) -> Option<String> {
     Some(flag.unwrap_or_default())
 }
 
-/// Returns the key that was probably meant. Tries, in order: a nearly equal key, the same name in another table, a name from another server, a
-/// similar key.
+/// Returns the key that was probably meant. Tries, in order: a nearly equal key, the same name in another
+/// table, a name from another server, a similar key.
 fn nearest_key(written: &str) -> Option<&'static str> {
     let name = last(written);
     nearest_within(0.85, written, keys())

@@ -1,8 +1,9 @@
 //! Options: reading their values, and the resulting typed settings.
 //!
-//! Every option has exactly one entry in [`table`]. Flags, environment variables, keys of `firebrick.toml`, help, man page, completions and
-//! `docs/settings.md` all come from it. Settings have two stages: [`WrittenValues`] holds the unchecked values with their origins; [`Settings`]
-//! is checked and typed, so that its users need not check again. [`Current`] holds the settings in force on one thread.
+//! Every option has exactly one entry in [`table`]. Flags, environment variables, keys of `firebrick.toml`,
+//! help, man page, completions and `docs/settings.md` all come from it. Settings have two stages:
+//! [`WrittenValues`] holds the unchecked values with their origins; [`Settings`] is checked and typed, so
+//! that its users need not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
 //! 1. Precedence is flag, environment, `firebrick.toml`, `puma.rb`, default.
@@ -70,7 +71,7 @@ pub use value::pool::Pool;
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::public::ServePublic;
 pub use value::queue::{Fair, NamedValue, Queue, QueueClass};
-pub use value::rate_limit::{RequestRate, RateKey, RateLimit};
+pub use value::rate_limit::{RateKey, RateLimit, RequestRate};
 pub use value::refork::ReforkAfter;
 pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;

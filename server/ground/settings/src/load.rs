@@ -24,8 +24,8 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
     Reading::new(arguments, environment, None).load(environment, None)
 }
 
-/// Loads settings for a front whose app runs in the Ruby process that started it; that process also evaluates a `puma.rb`. The file's settings of
-/// the app and its directory are ignored.
+/// Loads settings for a front whose app runs in the Ruby process that started it; that process also evaluates
+/// a `puma.rb`. The file's settings of the app and its directory are ignored.
 ///
 /// # Errors
 /// All mistakes together.
@@ -38,8 +38,9 @@ pub fn load_attached(
 }
 
 impl Loaded {
-    /// Returns the settings with the calls that `puma.rb` made. Arguments, `firebrick.toml` and links are not read again: they lead where they
-    /// led when the file was found, even if a deploy has replaced a link while the file was evaluated.
+    /// Returns the settings with the calls that `puma.rb` made. Arguments, `firebrick.toml` and links are not
+    /// read again: they lead where they led when the file was found, even if a deploy has replaced a link
+    /// while the file was evaluated.
     ///
     /// # Errors
     /// All mistakes together.
@@ -70,7 +71,8 @@ impl Reading {
                 given.add(entry.about().key, Written { raw, origin: ValueSource::Default });
             }
         }
-        // An app's release is one unit that a reload replaces. Without an app, a link to the files is followed wherever it leads at the time.
+        // An app's release is one unit that a reload replaces. Without an app, a link to the files is
+        // followed wherever it leads at the time.
         let is_release = target.app.is_some() || puma_rb.is_some() || attached.is_some();
         let base = if is_release { target.dir.clone() } else { target.typed_dir.clone() };
         let is_named = given

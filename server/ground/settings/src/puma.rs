@@ -1,14 +1,15 @@
 //! `config/puma.rb`: translates Puma's settings.
 //!
-//! Why: teams that come from Puma have their settings in a Ruby file. Ruby evaluates it (`worker/lib/firebrick/puma_file.rb`) and returns the
-//! [calls](Call) that it made, each with its file and line. Everything else is decided here, by the table of options that also judges
-//! `firebrick.toml`.
+//! Why: teams that come from Puma have their settings in a Ruby file. Ruby evaluates it
+//! (`worker/lib/firebrick/puma_file.rb`) and returns the [calls](Call) that it made, each with its file and
+//! line. Everything else is decided here, by the table of options that also judges `firebrick.toml`.
 //!
 //! Contract:
-//! 1. [`METHODS`] has a row for every method of Puma's DSL, versions 5 to 8, and for older names: what the method does here, or why it does
-//!    nothing.
-//! 2. [`map`] is pure and never panics. Each call becomes one [`CallDescription`] of the table that `firebrick check` prints, and sets any number of values.
-//!    The options check these values, not this module.
+//! 1. [`METHODS`] has a row for every method of Puma's DSL, versions 5 to 8, and for older names: what the
+//!    method does here, or why it does nothing.
+//! 2. [`map`] is pure and never panics. Each call becomes one [`CallDescription`] of the table that
+//!    `firebrick check` prints, and sets any number of values. The options check these values, not this
+//!    module.
 //! 3. As in Puma, the last call of a method wins; addresses add up.
 
 mod call;
@@ -27,7 +28,7 @@ pub(crate) use find::{find, is_ruby};
 pub use map::map;
 pub use mapping::Mapped;
 pub use methods::{METHODS, Method, nearest_method};
-pub use outcome::{CallOutcome, CallEffect, CallDescription};
+pub use outcome::{CallDescription, CallEffect, CallOutcome};
 pub use refusal::{Evaluated, PumaRefusal};
 pub use toml::{left_out, toml};
 

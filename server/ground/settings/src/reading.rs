@@ -1,4 +1,5 @@
-//! Reads what is known before `puma.rb` is evaluated: arguments, variables, the file and the served directory. Only this module opens the file.
+//! Reads what is known before `puma.rb` is evaluated: arguments, variables, the file and the served
+//! directory. Only this module opens the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -198,8 +199,9 @@ fn puma_file(
     })
 }
 
-/// Returns the path of a file with the links of its folder resolved: a template that evaluates the file later must not get that of another
-/// release. A link in the place of the file itself stays, because the file may look for others beside its own name.
+/// Returns the path of a file with the links of its folder resolved: a template that evaluates the file later
+/// must not get that of another release. A link in the place of the file itself stays, because the file may
+/// look for others beside its own name.
 fn in_folder(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))

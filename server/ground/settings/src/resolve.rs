@@ -26,7 +26,7 @@ use crate::discover::Discovered;
 use crate::error::Error;
 use crate::nearest::nearest;
 use crate::origin::ValueSource;
-use crate::puma::{Mapped, PumaFile, CallDescription, left_out, toml};
+use crate::puma::{CallDescription, Mapped, PumaFile, left_out, toml};
 use crate::raw::Raw;
 use crate::reading::Reading;
 use crate::settings::{

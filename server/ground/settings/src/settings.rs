@@ -75,7 +75,7 @@ pub struct Settings {
     pub fibers: u32,
     /// The pools beside the default one: those of threads, then those of fibers.
     pub pools: Vec<Pool>,
-    /// Whose turn it is in the queues.
+    /// How queues identify the clients that take turns.
     pub queue: Queue,
     /// Event-loop threads of the front, with `auto` resolved; at least 1.
     pub front_threads: u32,

@@ -47,8 +47,9 @@ figures! {
     /// Responses that were not kept for one reason.
     #[derive(Default, Eq)]
     pub struct CacheRefusal [reason = |it| it.reason.clone()] {
-        /// `status`, `no-store`, `private`, `cookie`, `authorization`, `forwarded`, `vary`, `no-lifetime`, `too-long`, `file`, `stream`, `incomplete`,
-        /// `invalidated`, `memory` ([responses that are never kept](caching.md#responses-that-are-never-kept)).
+        /// `status`, `no-store`, `private`, `cookie`, `authorization`, `forwarded`, `vary`, `no-lifetime`,
+        /// `too-long`, `file`, `stream`, `incomplete`, `invalidated`, `memory` ([responses that are never
+        /// kept](caching.md#responses-that-are-never-kept)).
         reason: String,
         /// Their number.
         count: u64 = counter("firebrick_cache_refused"; "Responses that were not kept, by reason"),

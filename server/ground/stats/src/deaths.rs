@@ -23,7 +23,8 @@ kinds! {
         BootTimeout = "boot_timeout",
         /// It was ordered to finish and did not within `timeouts.shutdown`.
         DrainTimeout = "drain_timeout",
-        /// It exceeded `limits.worker_memory`: replaced, or killed at one and a half times as much ([workers](workers.md)).
+        /// It exceeded `limits.worker_memory`: replaced, or killed at one and a half times as much
+        /// ([workers](workers.md)).
         Memory = "memory",
         /// It had served `limits.max_requests` and was replaced.
         MaxRequests = "max_requests",
@@ -61,12 +62,15 @@ figures! {
         signal: Option<i32>,
         /// Its peak resident memory; 0 when unknown.
         peak_rss_bytes: u64,
-        /// The last measurement of its resident memory, which is taken every 2 s. Null if the worker ended before the first.
+        /// The last measurement of its resident memory, which is taken every 2 s. Null if the worker ended
+        /// before the first.
         rss_bytes: Option<u64>,
-        /// The last measurement of its PSS, which is taken once a minute and when it may have crossed `limits.worker_memory`; or null.
+        /// The last measurement of its PSS, which is taken once a minute and when it may have crossed
+        /// `limits.worker_memory`; or null.
         pss_bytes: Option<u64>,
-        /// The kernel's earlier counter of processes that it has killed in the control group because memory ran out (`oom_kill` in
-        /// `memory.events`, or `memory.oom_control` of version 1; of the machine if the group has none). Null if the kernel does not count.
+        /// The kernel's earlier counter of processes that it has killed in the control group because memory
+        /// ran out (`oom_kill` in `memory.events`, or `memory.oom_control` of version 1; of the machine if
+        /// the group has none). Null if the kernel does not count.
         oom_kills_before: Option<u64>,
         /// The same counter when the worker's end was noticed.
         oom_kills_after: Option<u64>,

@@ -122,7 +122,10 @@ pub struct FineBuckets {
 impl FineBuckets {
     /// Returns the durations since `earlier`, from the fine buckets of both.
     pub fn between(earlier: &DurationSummary, later: &DurationSummary) -> FineBuckets {
-        FineBuckets { counts: new_in(&later.buckets, &earlier.buckets), sum: (later.sum - earlier.sum).max(0.0) }
+        FineBuckets {
+            counts: new_in(&later.buckets, &earlier.buckets),
+            sum: (later.sum - earlier.sum).max(0.0),
+        }
     }
 
     /// Returns the number of durations.

@@ -1,7 +1,8 @@
 //! The table of figures: each figure is declared once, as a field in [`figures!`].
 //!
-//! Why: a figure has a field in JSON, often a metric, a sentence in the documentation, and a rule for adding it up and for its change in
-//! an interval. One entry has all of them, and every format is made from the entries:
+//! Why: a figure has a field in JSON, often a metric, a sentence in the documentation, and a rule for adding
+//! it up and for its change in an interval. One entry has all of them, and every format is made from the
+//! entries:
 //!
 //! ```text
 //! figures! {

@@ -129,25 +129,28 @@ figures! {
         /// In `threads[]`: the number of the thread, from 0.
         #[serde(skip_serializing_if = "Option::is_none")]
         index: Option<u64> = own,
-        /// Requests that went to handlers; a request that a handler sends through the server again (`H2O.reprocess`, `x-reproxy-url`)
-        /// counts again.
+        /// Requests that went to handlers; a request that a handler sends through the server again
+        /// (`H2O.reprocess`, `x-reproxy-url`) counts again.
         requests: u64 = counter,
-        /// Failures of handlers: an exception, no response, a limit (`max_tasks`, `request_heap`, `step_time`, `deadline`), a VM that
-        /// broke, an `x-reproxy-url` that leads nowhere; also after the head of a response. Not failures of clients, and not a 500 that a
-        /// handler returns itself.
+        /// Failures of handlers: an exception, no response, a limit (`max_tasks`, `request_heap`,
+        /// `step_time`, `deadline`), a VM that broke, an `x-reproxy-url` that leads nowhere; also after the
+        /// head of a response. Not failures of clients, and not a 500 that a handler returns itself.
         failures: u64 = counter,
-        /// Those of `failures` that arrived while `max_tasks` were running (503).
+        /// The part of `failures` that arrived while `max_tasks` were running (503).
         refused: u64 = counter,
-        /// Current tasks: requests, blocks given to `task`, and those of either that were cancelled and run their `ensure`.
+        /// Current tasks: requests, blocks given to `task`, and those of either that were cancelled and run
+        /// their `ensure`.
         tasks: u64 = gauge,
-        /// Those of them that wait for something; the others are ready to run, and one of each thread may be running.
+        /// Tasks that wait for something; the others are ready to run, and one of each thread may be running.
         waiting: u64 = gauge,
-        /// In `threads[]`: the largest `tasks` since the start. The maxima of two threads at different times cannot be added up.
+        /// In `threads[]`: the largest `tasks` since the start. The maxima of two threads at different times
+        /// cannot be added up.
         #[serde(skip_serializing_if = "Option::is_none")]
         tasks_most: Option<u64> = own,
         /// The limit of `tasks`: `mruby.max_tasks`, the largest of all routes.
         tasks_max: u64 = gauge,
-        /// Memory of the VMs, including garbage that is not collected yet. A VM that was replaced counts until its last request ends.
+        /// Memory of the VMs, including garbage that is not collected yet. A VM that was replaced counts
+        /// until its last request ends.
         heap_bytes: u64 = gauge,
         /// The limit: `mruby.heap` for each thread.
         heap_max_bytes: u64 = gauge,

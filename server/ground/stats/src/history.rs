@@ -36,7 +36,8 @@ figures! {
         client_errors: u64,
         /// Those whose client disconnected before there was a response.
         client_gone: u64,
-        /// From the first byte of a request to the last of its response: `mean`, `p50`, `p95`, `p99`, `max`; 0 when there were no requests.
+        /// From the first byte of a request to the last of its response: `mean`, `p50`, `p95`, `p99`, `max`;
+        /// 0 when there were no requests.
         total_ms: PointTimes,
         /// Waiting for a worker: the same.
         queue_ms: PointTimes,

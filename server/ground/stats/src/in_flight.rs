@@ -23,8 +23,9 @@ figures! {
         queue_ms: f64,
         /// `queued` (no thread has started it), `app` (in the app), `sending` (the response has begun).
         state: RequestPhase,
-        /// With `backtraces`: the backtrace of its thread, innermost call first, as Ruby prints it, files relative to the app's folder;
-        /// else null. Also null if the worker did not respond within a second, because native code holds the GVL.
+        /// With `backtraces`: the backtrace of its thread, innermost call first, as Ruby prints it, files
+        /// relative to the app's folder; else null. Also null if the worker did not respond within a second,
+        /// because native code holds the GVL.
         #[serde(default)]
         backtrace: Option<Vec<String>>,
     }

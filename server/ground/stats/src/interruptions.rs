@@ -43,8 +43,8 @@ figures! {
     #[derive(Default)]
     #[serde(default)]
     pub struct PauseSnapshot {
-        /// `off`, `on`, `releasing` while the waiting requests go to the app, `refusing` when the server shuts down while the app
-        /// is paused.
+        /// `off`, `on`, `releasing` while the waiting requests go to the app, `refusing` when the server
+        /// shuts down while the app is paused.
         state: PauseState = gauge("firebrick_paused"; "Whether requests for the app are held (firebrick pause)"),
         /// Requests that wait for the end of the pause.
         waiting: u64 = gauge("firebrick_pause_waiting"; "Requests that wait for the end of the pause"),

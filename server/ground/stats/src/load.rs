@@ -15,7 +15,8 @@ figures! {
         busy: u64 = gauge("firebrick_requests_in_flight", stage = "app"),
         /// Threads of the ready workers; with fibers, requests that they serve at a time.
         seats: u64 = gauge("firebrick_seats"; "Threads of the workers that take requests"),
-        /// The part of these figures that belongs to the pool `fibers`, with [`fiber_paths`](fibers.md#fibers-for-some-paths).
+        /// The part of these figures that belongs to the pool `fibers`, with
+        /// [`fiber_paths`](fibers.md#fibers-for-some-paths).
         fibers: Option<FiberLoad> = part,
         /// Requests and seats of each pool; empty if there is only the default one.
         pools: Vec<[u64; 2]>,

@@ -47,7 +47,8 @@ figures! {
     /// The figures that Puma has for each worker.
     #[derive(Default)]
     pub struct PumaStatus: Merged {
-        /// Requests that wait in the worker, and an equal share of the queue: Firebrick has one queue, Puma one for each worker.
+        /// Requests that wait in the worker, and an equal share of the queue: Firebrick has one queue, Puma
+        /// one for each worker.
         backlog: u64 = gauge("puma_backlog"; "As Puma's: requests that wait for a thread"),
         /// `threads_started`.
         running: u64 = gauge("puma_running"; "As Puma's: threads that have been started"),

@@ -18,15 +18,16 @@ figures! {
         served: u64 = counter("firebrick_queue_class_served"; "Requests of a class that got a worker after a wait"),
         /// The total wait of those requests.
         waited_ms: u64 = counter("firebrick_queue_class_wait_seconds"; "Total wait of the requests of a class that got a worker"),
-        /// Requests since the start that got 503, for any of the reasons in [queue](#queue-requests-that-wait-for-a-worker).
+        /// Requests since the start that got 503, for any of the reasons in
+        /// [queue](#queue-requests-that-wait-for-a-worker).
         refused: u64 = counter("firebrick_queue_class_refusals"; "Requests of a class that got no worker (503)"),
     }
 
     /// A client with waiting requests. Not in `/metrics`.
     #[derive(Default)]
     pub struct WaiterSnapshot {
-        /// Its address, the 64-bit network of an IPv6 address, `unix`, or, with another `queue.fair`, a hash that this server process
-        /// gives the value: `#` and 16 hexadecimal digits.
+        /// Its address, the 64-bit network of an IPv6 address, `unix`, or, with another `queue.fair`, a hash
+        /// that this server process gives the value: `#` and 16 hexadecimal digits.
         client: String,
         /// The name of the pool.
         pool: String,

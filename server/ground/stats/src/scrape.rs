@@ -23,8 +23,8 @@ figures! {
         workers_draining: usize = gauge("firebrick_workers", state = "draining"),
         /// The load now.
         load: Load = part,
-        /// `firebrick_requests_in_flight` divided by `firebrick_seats`, averaged over the last 15 s; with `fiber_paths` that of threads or
-        /// of fibers, whichever is greater.
+        /// `firebrick_requests_in_flight` divided by `firebrick_seats`, averaged over the last 15 s; with
+        /// `fiber_paths` that of threads or of fibers, whichever is greater.
         saturation: f64 = gauge(
             "firebrick_saturation";
             "Requests for the app, waiting ones included, divided by seats, in the last 15 seconds; above 1 they wait"

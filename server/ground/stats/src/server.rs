@@ -203,7 +203,7 @@ figures! {
         last_checkin: SystemTime,
         /// Requests it has finished.
         requests: u64,
-        /// Those of them that ended in an exception of the app.
+        /// Requests that ended in an exception of the app.
         failures: u64,
         /// Calls that have stopped a thread's fibers for longer than `rack.blocking_call`
         /// ([fibers](fibers.md#calls-that-stop-a-thread)).
@@ -230,7 +230,7 @@ figures! {
         pool: String,
         /// Requests it was given and has not finished.
         in_flight: u32,
-        /// Those of them that no thread has started.
+        /// Requests of `in_flight` that no thread has started.
         #[serde(default)]
         waiting: u32,
         /// Proportional set size, which can be added up over processes. Resident size if the system does not report it; 0 outside of

@@ -2,7 +2,7 @@
 
 use crate::durations::{DurationSummary, Durations};
 use crate::figures::{Merged, figures};
-use crate::recorder::{RequestTotals, Recorder};
+use crate::recorder::{Recorder, RequestTotals};
 use crate::totals::{ConnectionCounts, FaultCounts, RequestCounts};
 
 figures! {

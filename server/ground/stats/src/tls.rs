@@ -18,9 +18,10 @@ figures! {
         versions: BTreeMap<String, u64>,
         /// The same by cipher suite.
         ciphers: BTreeMap<String, u64>,
-        /// Failed handshakes, by reason: `plain_http`, `not_tls`, `version` (only old versions), `nothing_in_common`, `unknown_name`,
-        /// `no_certificate`, `client_certificate` (none, or a wrong one), `client_refused` (an alert of the client), `timeout`, `closed`,
-        /// `displaced` (to make room), `malformed`.
+        /// Failed handshakes, by reason: `plain_http`, `not_tls`, `version` (only old versions),
+        /// `nothing_in_common`, `unknown_name`, `no_certificate`, `client_certificate` (none, or a wrong
+        /// one), `client_refused` (an alert of the client), `timeout`, `closed`, `displaced` (to make room),
+        /// `malformed`.
         failed: BTreeMap<String, u64> = counter("firebrick_tls_handshakes", outcome = "failed"),
         /// The certificates in force.
         certificates: Vec<ServedCertificate> = part(shown_certificates),

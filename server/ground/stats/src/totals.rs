@@ -24,7 +24,8 @@ figures! {
         server_errors as "5xx": u64 = counter("firebrick_requests", status = "5xx"),
         /// The client disconnected before there was a response: 499 in the access log, not part of `4xx`.
         client_gone: u64 = counter("firebrick_requests", status = "none"),
-        /// Connections that the app has taken over, such as WebSockets. Those that began with a response count in its class, too.
+        /// Connections that the app has taken over, such as WebSockets. Those that began with a response
+        /// count in its class, too.
         hijacked: u64 =
             counter("firebrick_hijacked_connections"; "Connections that the app has taken over, such as WebSockets"),
     }

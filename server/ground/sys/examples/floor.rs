@@ -1,8 +1,9 @@
 //! Measures the minimum cost of a response: an epoll loop that reads the received bytes and sends the same
 //! response without parsing anything.
 //!
-//! `floor PORT FILE` answers each read with a head like a web server's and the content of FILE. HTTP/1.0 connections are closed after the
-//! response. The cost of this program is that of the kernel; any further cost of Firebrick is its own. `bench/floor` compares them.
+//! `floor PORT FILE` answers each read with a head like a web server's and the content of FILE. HTTP/1.0
+//! connections are closed after the response. The cost of this program is that of the kernel; any further
+//! cost of Firebrick is its own. `bench/floor` compares them.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

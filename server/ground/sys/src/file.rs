@@ -1,4 +1,5 @@
-//! Files without a name, which disappear with the last process that has them open; and reads that do not wait for a disk.
+//! Files without a name, which disappear with the last process that has them open; and reads that do not wait
+//! for a disk.
 
 use crate::system;
 use std::fs::File;
@@ -14,8 +15,8 @@ pub fn keep_in_memory() {
     NO_FOLDER.store(true, Ordering::Relaxed);
 }
 
-/// Creates a file without a name in `dir` that only this user may read and write. Linux can create files that never have a name, on most
-/// file systems. Elsewhere a file is created and its name removed at once.
+/// Creates a file without a name in `dir` that only this user may read and write. Linux can create files that
+/// never have a name, on most file systems. Elsewhere a file is created and its name removed at once.
 ///
 /// # Errors
 /// As open(2): the folder does not exist, is full or is not writable.

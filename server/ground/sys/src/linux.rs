@@ -173,7 +173,8 @@ pub fn state(pid: u32) -> Option<u8> {
     stat.get(name_end + 2).copied()
 }
 
-/// Reads whether the process has a handler for the signal. Without one, the signal would end a process that has just been started.
+/// Reads whether the process has a handler for the signal. Without one, the signal would end a process that
+/// has just been started.
 pub fn catches_dump(pid: u32) -> bool {
     let status = status(pid);
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

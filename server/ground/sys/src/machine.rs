@@ -13,8 +13,8 @@ pub use cpu::{CpuClock, ticks};
 use crate::proc::kib_of;
 use crate::process::affinity;
 
-/// The maximum age of [`Machine::recent`]. A pod can be resized while it runs; but a reading takes a dozen files, and a socket to test for
-/// IPv6.
+/// The maximum age of [`Machine::recent`]. A pod can be resized while it runs; but a reading takes a dozen
+/// files, and a socket to test for IPv6.
 pub const AGE: Duration = Duration::from_secs(5);
 
 /// The resources that this process may use.
@@ -79,16 +79,16 @@ impl Machine {
         }
     }
 
-    /// Returns how many processes the kernel has killed because memory ran out: in this process's control group, or on the whole machine where the
-    /// group has no counter. `None` if neither has one.
+    /// Returns how many processes the kernel has killed because memory ran out: in this process's control
+    /// group, or on the whole machine where the group has no counter. `None` if neither has one.
     pub fn oom_kills() -> Option<u64> {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         cgroup::oom_kills(Path::new("/sys/fs/cgroup"), &membership)
             .or_else(|| cgroup::counter(&std::fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
     }
 
-    /// Returns the bytes of memory that processes can still use, including file cache that the kernel can reclaim. The tighter of the control
-    /// groups and the machine counts. `None` if unknown.
+    /// Returns the bytes of memory that processes can still use, including file cache that the kernel can
+    /// reclaim. The tighter of the control groups and the machine counts. `None` if unknown.
     pub fn memory_available() -> Option<u64> {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let group = cgroup::available(Path::new("/sys/fs/cgroup"), &membership);
@@ -106,7 +106,8 @@ impl Machine {
         self.cpu_quota.map_or(f64::from(self.cores), |quota| quota.min(f64::from(self.cores)))
     }
 
-    /// Returns the usable memory in bytes: the tighter of the cgroup's limit and the machine's memory. `None` if neither is known.
+    /// Returns the usable memory in bytes: the tighter of the cgroup's limit and the machine's memory. `None`
+    /// if neither is known.
     pub fn memory(&self) -> Option<u64> {
         self.memory_limit.into_iter().chain(self.memory_total).min()
     }
@@ -123,7 +124,8 @@ fn usable_cpus() -> Option<Vec<usize>> {
     affinity(Some(rustix::process::getpid()))
 }
 
-/// Returns the number of CPUs in the affinity mask. Without a mask, uses `available_parallelism`, which includes the quota, rounded down.
+/// Returns the number of CPUs in the affinity mask. Without a mask, uses `available_parallelism`, which
+/// includes the quota, rounded down.
 fn cores() -> u32 {
     let count = match usable_cpus() {
         Some(cpus) => cpus.len().max(1),

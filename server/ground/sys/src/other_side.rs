@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 pub struct Delivery {
     /// Acknowledged bytes since the connection began. With TLS, encrypted bytes.
     pub acknowledged: u64,
-    /// Unacknowledged bytes: those in flight, which are known as a number of segments and therefore estimated, and those that are unsent.
+    /// Unacknowledged bytes: those in flight, which are known as a number of segments and therefore
+    /// estimated, and those that are unsent.
     pub outstanding: u64,
 }
 

@@ -1,24 +1,29 @@
 //! Processes: the information that `/proc` gives about them, handles, orphans.
 //!
 //! Contract:
-//! 1. Without `/proc` all figures of memory and time are 0, except those of [`running`] and [`memory`], which ask ps(1).
-//! 2. [`state`]: the state of a process as a letter of ps(1), `T` for stopped, `Z` for not reaped yet; `None` if there is no such process.
-//! 3. [`program`]: the program of a process; `None` if there is no such process, it has exited, or the system does not tell
-//!    ([`PROGRAMS_ARE_KNOWN`]).
-//! 4. [`own_program`]: a path of this program that works even if its file was replaced. [`BY_DESCRIPTOR`]: whether that path only works in
-//!    this process, so that others need an open file. [`DESCRIPTORS`]: the directory of this process's descriptors.
+//! 1. Without `/proc` all figures of memory and time are 0, except those of [`running`] and [`memory`], which
+//!    ask ps(1).
+//! 2. [`state`]: the state of a process as a letter of ps(1), `T` for stopped, `Z` for not reaped yet; `None`
+//!    if there is no such process.
+//! 3. [`program`]: the program of a process; `None` if there is no such process, it has exited, or the system
+//!    does not tell ([`PROGRAMS_ARE_KNOWN`]).
+//! 4. [`own_program`]: a path of this program that works even if its file was replaced. [`BY_DESCRIPTOR`]:
+//!    whether that path only works in this process, so that others need an open file. [`DESCRIPTORS`]: the
+//!    directory of this process's descriptors.
 //! 5. [`DUMP`]: the signal that makes a worker write the backtraces of its threads, with its name for Ruby
-//!    (`Firebrick::Template::DUMP`). [`catches_dump`]: whether it is certain that the signal does not end the process, which may have just
-//!    been started.
-//! 6. [`die_with_parent`]: the kernel kills this process when its parent exits. [`adopt_orphans`] and [`children`]: orphaned descendants
-//!    become children of this process. Systems without these features reap orphans themselves; there the functions do nothing, and
-//!    `children` is empty.
-//! 7. [`Handle`]: stays valid when the number of its process is reused. Opening returns `Errno::SRCH` if there is no such process, and
-//!    another error if the system has no such handles. It is readable when the process has exited; `wait` waits for that, and returns
-//!    whether it has happened. `signal` reaches this process or none. `reap` reaps it if it is a child that has exited, and returns its exit
-//!    code, or the signal as an error.
-//! 8. [`affinity`]: the CPUs on which the first thread of a process may run, or the calling thread, if the system tells. [`run_on`] moves
-//!    the calling thread, and the processes that it starts, to these CPUs, if the system can.
+//!    (`Firebrick::Template::DUMP`). [`catches_dump`]: whether it is certain that the signal does not end the
+//!    process, which may have just been started.
+//! 6. [`die_with_parent`]: the kernel kills this process when its parent exits. [`adopt_orphans`] and
+//!    [`children`]: orphaned descendants become children of this process. Systems without these features reap
+//!    orphans themselves; there the functions do nothing, and `children` is empty.
+//! 7. [`Handle`]: stays valid when the number of its process is reused. Opening returns `Errno::SRCH` if
+//!    there is no such process, and another error if the system has no such handles. It is readable when the
+//!    process has exited; `wait` waits for that, and returns whether it has happened. `signal` reaches this
+//!    process or none. `reap` reaps it if it is a child that has exited, and returns its exit code, or the
+//!    signal as an error.
+//! 8. [`affinity`]: the CPUs on which the first thread of a process may run, or the calling thread, if the
+//!    system tells. [`run_on`] moves the calling thread, and the processes that it starts, to these CPUs, if
+//!    the system can.
 //! 9. [`ThreadClock`]: the computing time of the thread that created it; any thread may read it. It never goes back.
 
 use crate::proc::{kib_of, numbers, rollup, schedstat, status};
@@ -33,7 +38,8 @@ pub use crate::system::{
     catches_dump, children, die_with_parent, memory, own_program, program, run_on, running, state,
 };
 
-/// The maximum age of [`recent_pss_bytes`]: a history that is taken more often leaves all processes measured, except new ones.
+/// The maximum age of [`recent_pss_bytes`]: a history that is taken more often leaves all processes measured,
+/// except new ones.
 pub const KEPT: Duration = Duration::from_secs(30);
 
 /// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
@@ -51,8 +57,9 @@ pub fn pss_bytes(pid: u32) -> u64 {
     pss.or_else(|| rss(pid)).unwrap_or(0)
 }
 
-/// Returns the proportional set size of a process in bytes, measured at most `age` ago. The kernel walks the page tables of a process for it,
-/// which delays the process's own page faults, so readers that poll share what was measured. `age` is at most [`KEPT`].
+/// Returns the proportional set size of a process in bytes, measured at most `age` ago. The kernel walks the
+/// page tables of a process for it, which delays the process's own page faults, so readers that poll share
+/// what was measured. `age` is at most [`KEPT`].
 pub fn recent_pss_bytes(pid: u32, age: Duration) -> u64 {
     static MEASURED: Mutex<BTreeMap<u32, (Instant, u64)>> = Mutex::new(BTreeMap::new());
     let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,24 +1,30 @@
-//! Sockets: flags of the calls, and what only some systems can do. What a system cannot do or refuses is left out: its own limits and
-//! time-outs then apply.
+//! Sockets: flags of the calls, and features that only some systems have. A feature that a system lacks or
+//! refuses is left out: the server's own limits and time-outs then apply.
 //!
 //! Contract:
-//! 1. [`NO_SIGNAL`]: the flag of send(2) that suppresses SIGPIPE, if there is one; the program ignores the signal anyway. [`MORE`]: more
-//!    bytes will follow. [`ARRIVES_CLOSED_ON_EXEC`]: a flag of recvmsg(2); each descriptor that arrives must be passed to [`close_on_exec`].
-//! 2. [`LONGEST_PATH`]: the longest path that fits `sun_path` with its final NUL. [`FILE_KEEPS_MODE`]: a socket's file takes its mode from
-//!    the socket, so that no other user can connect at any moment. [`SPREADS`]: whether the kernel spreads connections over the sockets of a
-//!    port (`SO_REUSEPORT`). If not, all threads share one socket.
-//! 3. [`pair`]: connected stream sockets that do not block and are closed on exec. [`accept`] accepts a connection with such a socket.
-//! 4. [`send_file`] sends a part of a file to a non-blocking socket, and returns the number of bytes sent: 0 if the file ends before
-//!    `offset`, and possibly fewer than `len`.
-//! 5. [`delivery`]: the progress of the other side; `None` if unknown. [`bound_unsent`]: the socket is writable only while fewer bytes are
-//!    unsent. [`abandon_after`]: the system gives up a connection whose other side acknowledges nothing for that long.
+//! 1. [`NO_SIGNAL`]: the flag of send(2) that suppresses SIGPIPE, if there is one; the program ignores the
+//!    signal anyway. [`MORE`]: more bytes will follow. [`ARRIVES_CLOSED_ON_EXEC`]: a flag of recvmsg(2); each
+//!    descriptor that arrives must be passed to [`close_on_exec`].
+//! 2. [`LONGEST_PATH`]: the longest path that fits `sun_path` with its final NUL. [`FILE_KEEPS_MODE`]: a
+//!    socket's file takes its mode from the socket, so that no other user can connect at any moment.
+//!    [`SPREADS`]: whether the kernel spreads connections over the sockets of a port (`SO_REUSEPORT`). If
+//!    not, all threads share one socket.
+//! 3. [`pair`]: connected stream sockets that do not block and are closed on exec. [`accept`] accepts a
+//!    connection with such a socket.
+//! 4. [`send_file`] sends a part of a file to a non-blocking socket, and returns the number of bytes sent: 0
+//!    if the file ends before `offset`, and possibly fewer than `len`.
+//! 5. [`delivery`]: the progress of the other side; `None` if unknown. [`bound_unsent`]: the socket is
+//!    writable only while fewer bytes are unsent. [`abandon_after`]: the system gives up a connection whose
+//!    other side acknowledges nothing for that long.
 //!    [`wait_for_end`]: how long a client may take to close its side of a connection that the server has closed.
-//! 6. [`defer_accept`]: a connection is accepted with its first bytes, or about `wait` later without, so that accepting, reading and
-//!    responding take one turn. [`do_not_pace`]: replaces BBR, which sends more than 64 KiB in pieces by a timer: that takes a fifth of the
-//!    CPU time of a busy server, and gains nothing within a machine. Accepted sockets inherit the options of their listener.
-//! 7. [`is_listener`]: whether a socket accepts connections; true if unknown. [`peer`]: the process that has created the other end of a Unix
-//!    socket, or listens there; `None` if the system does not tell. [`listener_of`]: the process that listens on a TCP port of this machine,
-//!    as far as this user may see it. [`abstract_address`]: the address of a Unix socket without a file.
+//! 6. [`defer_accept`]: a connection is accepted with its first bytes, or about `wait` later without, so that
+//!    accepting, reading and responding take one turn. [`do_not_pace`]: replaces BBR, which sends more than
+//!    64 KiB in pieces by a timer: that takes a fifth of the CPU time of a busy server, and gains nothing
+//!    within a machine. Accepted sockets inherit the options of their listener.
+//! 7. [`is_listener`]: whether a socket accepts connections; true if unknown. [`peer`]: the process that has
+//!    created the other end of a Unix socket, or listens there; `None` if the system does not tell.
+//!    [`listener_of`]: the process that listens on a TCP port of this machine, as far as this user may see
+//!    it. [`abstract_address`]: the address of a Unix socket without a file.
 
 pub use crate::other_side::Delivery;
 pub use crate::system::{

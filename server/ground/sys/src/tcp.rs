@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Makes a listener report a connection when its first data has arrived, or about `wait` (whole seconds, at least one) after its handshake,
-/// whichever comes first (`TCP_DEFER_ACCEPT`, tcp(7)). For protocols in which the client speaks first.
+/// Makes a listener report a connection when its first data has arrived, or about `wait` (whole seconds, at
+/// least one) after its handshake, whichever comes first (`TCP_DEFER_ACCEPT`, tcp(7)). For protocols in which
+/// the client speaks first.
 ///
 /// # Errors
 /// Not a TCP socket.
@@ -39,7 +40,8 @@ fn seconds(time: Duration) -> c_int {
 
 /// Sets a TCP option whose value is one int.
 fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open while it is borrowed, and the option's value is one int, which is read during the call.
+    // SAFETY: the descriptor is open while it is borrowed, and the option's value is one int, which is read
+    // during the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -52,7 +54,8 @@ fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The requested bytes of `struct tcp_info`, and the offsets of the fields that are read (linux/tcp.h; the layout only grows at its end).
+/// The requested bytes of `struct tcp_info`, and the offsets of the fields that are read (linux/tcp.h; the
+/// layout only grows at its end).
 const INFO: usize = 232;
 const STATE: usize = 0;
 const SEGMENT_SIZE: usize = 16;

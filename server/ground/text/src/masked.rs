@@ -61,7 +61,8 @@ fn without_pem(text: &str) -> String {
     out + rest
 }
 
-/// Returns whether the first line of a block of PEM is followed by the text of a key. A message may only name that line.
+/// Returns whether the first line of a block of PEM is followed by the text of a key. A message may only name
+/// that line.
 fn has_key(block: &str) -> bool {
     let Some((_, behind)) = block[BEGIN.len()..].split_once("-----") else { return false };
     let mut content = behind.trim_start();

@@ -1,6 +1,7 @@
 //! Numbers as people write them: digits, a point before a fraction, `_` or groups of three (`10,000`) between digits.
 //!
-//! Contract: no sign and no infinity. A number is exact: [`Decimal`] keeps its digits, so that neither `0.3s` nor 2^64 - 1 is rounded.
+//! Contract: no sign and no infinity. A number is exact: [`Decimal`] keeps its digits, so that neither `0.3s`
+//! nor 2^64 - 1 is rounded.
 
 use crate::{Mistake, OrMistake};
 

@@ -1,6 +1,7 @@
 //! Sizes, times and numbers for people: rounded, with a suitable unit.
 //!
-//! Contract: three significant digits, and at most six decimals. [`figure`] drops zeros at the end, for sentences; [`padded`] keeps them, for columns.
+//! Contract: three significant digits, and at most six decimals. [`figure`] drops zeros at the end, for
+//! sentences; [`padded`] keeps them, for columns.
 
 use std::time::Duration;
 

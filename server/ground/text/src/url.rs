@@ -17,8 +17,8 @@ pub fn split(url: &str) -> Option<UrlParts<'_>> {
     Some(UrlParts { scheme, authority, rest })
 }
 
-/// Splits host and port; the host lacks the brackets of an IPv6 address. `None` if a bracket is not closed, or something other than a port
-/// follows it.
+/// Splits host and port; the host lacks the brackets of an IPv6 address. `None` if a bracket is not closed,
+/// or something other than a port follows it.
 pub fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let (host, behind) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,

@@ -3,8 +3,9 @@
 //! Proxies, handlers and the load generator share this crate, so they verify servers by the same rules.
 //!
 //! Contract:
-//! 1. [`Trusted`] says which certificates are trusted. A server's certificate must be within its validity period, match the
-//!    requested name, and be signed by a trusted authority, directly or through the intermediates that the server sends.
+//! 1. [`Trusted`] says which certificates are trusted. A server's certificate must be within its validity
+//!    period, match the requested name, and be signed by a trusted authority, directly or through the
+//!    intermediates that the server sends.
 //! 2. A certificate that is itself in the given file needs no trusted signature. rustls alone rejects self-signed
 //!    certificates as `openssl req -x509` makes them. Validity period and name are still checked.
 //! 3. A server must always prove that it has the certificate's key, even with [`Trusted::Any`].
@@ -31,11 +32,11 @@ use verifier::Verifier;
 /// The trusted certificates. Files are PEM, with at least one certificate.
 #[derive(Debug, Clone, Copy)]
 pub enum Trusted<'a> {
-    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    /// The authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     System,
     /// Only those of a file, not the system's: a private authority replaces the public ones.
     File(&'a Path),
-    /// Those of a file and the system's, for clients of both private and public servers.
+    /// The authorities of a file and of the system, for clients of both private and public servers.
     SystemAndFile(&'a Path),
     /// Every certificate: nothing is verified.
     Any,
@@ -134,12 +135,14 @@ fn file_error(role: FilePurpose, file: &Path, why: String) -> Error {
     Error::File { role, path: file.to_owned(), why }
 }
 
-/// Collects the trusted certificates. Those of a file must all be usable; unusable ones of the system are skipped.
+/// Collects the trusted certificates. All certificates of a file must be usable; unusable ones of the system
+/// are skipped.
 fn roots(trusted: Trusted<'_>, named: &[CertificateDer<'static>]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     if let Trusted::File(file) | Trusted::SystemAndFile(file) = trusted {
         for certificate in named {
-            let damaged = || file_error(FilePurpose::Trusted, file, "a certificate in it is damaged".to_owned());
+            let damaged =
+                || file_error(FilePurpose::Trusted, file, "a certificate in it is damaged".to_owned());
             roots.add(certificate.clone()).map_err(|_| damaged())?;
         }
     }

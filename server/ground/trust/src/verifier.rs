@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Verifies chains as rustls does, and also trusts the certificates of the given file themselves.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// Trusted as server certificates, whoever signed them.
+    /// Trusted as server certificates, whatever their signature.
     pub(crate) named: Vec<CertificateDer<'static>>,
     /// `None` trusts every certificate.
     pub(crate) chains: Option<Arc<WebPkiServerVerifier>>,
@@ -31,8 +31,8 @@ impl ServerCertVerifier for Verifier {
         if !self.named.iter().any(|named| named == certificate) {
             return chains.verify_server_cert(certificate, intermediates, name, ocsp, now);
         }
-        // Verify the chain first: only that checks the validity period. Leave out the intermediates: one of them might have
-        // expired, and a certificate of the file does not need them.
+        // Verify the chain first: only that checks the validity period. Leave out the intermediates: one of
+        // them might have expired, and a certificate of the file does not need them.
         match chains.verify_server_cert(certificate, &[], name, ocsp, now) {
             Err(error) if !is_outside_validity(&error) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;

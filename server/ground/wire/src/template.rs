@@ -1,6 +1,7 @@
 //! Words of the messages between front, template and the guards of services (`docs/internals/processes.md`).
 //!
-//! Contract: each word is declared here only. `worker/lib/firebrick/wire.rb` is made from this file, so that both sides use the same constants.
+//! Contract: each word is declared here only. `worker/lib/firebrick/wire.rb` is made from this file, so that
+//! both sides use the same constants.
 
 /// Encodes a message: its length in four bytes, then its parts with a NUL between them.
 pub fn encode(parts: &[impl AsRef<[u8]>]) -> Vec<u8> {

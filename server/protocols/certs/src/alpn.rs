@@ -6,7 +6,8 @@ use rustls::sign::CertifiedKey;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// Returns the name that a CA sends in its handshake. For an IP address, that is its reverse DNS name (RFC 8738 section 6).
+/// Returns the name that a CA sends in its handshake. For an IP address, that is its reverse DNS name (RFC
+/// 8738 section 6).
 pub fn handshake_name(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {

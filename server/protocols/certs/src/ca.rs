@@ -3,13 +3,14 @@
 //! Contract:
 //! 1. A store has one account. It is created under a lease when the first order needs it, and used from then on.
 //! 2. An account that the CA no longer knows is created again, with the same key if possible.
-//! 3. At the staging directory, the account uses the key of production, so that every machine can answer its challenges.
+//! 3. At the staging directory, the account uses the key of production, so that every machine can answer its
+//!    challenges.
 //! 4. An account that cannot be saved is used all the same.
 
 use crate::challenge::HttpAnswers;
 use crate::client::CaClient;
 use crate::schedule::OrderFault;
-use crate::store::{Item, CertificateStore};
+use crate::store::{CertificateStore, Item};
 use crate::trouble::Trouble;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD, Engine};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};

@@ -1,8 +1,10 @@
-//! Proves to a CA that a name belongs to this server: chooses the challenge, and holds the answers that front threads give.
+//! Proves to a CA that a name belongs to this server: chooses the challenge, and holds the answers that front
+//! threads give.
 //!
 //! Contract:
-//! 1. The answer to HTTP-01 follows from the account's thumbprint and the token, so threads and machines share nothing else. It is given
-//!    only for names that are obtained; at other hosts, a request for a token is an ordinary request.
+//! 1. The answer to HTTP-01 follows from the account's thumbprint and the token, so threads and machines
+//!    share nothing else. It is given only for names that are obtained; at other hosts, a request for a token
+//!    is an ordinary request.
 //! 2. TLS-ALPN-01 needs the token. Its certificates are kept by name while an order runs.
 //! 3. An answer waits for a lock only as long as it takes to copy a pointer.
 

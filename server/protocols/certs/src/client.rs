@@ -4,7 +4,8 @@
 //! 1. Every exchange ends within [`TIMEOUT`]. A response has at most [`MAX_BODY`] bytes.
 //! 2. `https://` may lead anywhere; `http://` only to this machine, because a response of the CA must not be
 //!    changed on the way. The `ask` address is the user's own and may be anywhere.
-//! 3. One connection is kept for the next request. If a kept connection fails to take a request, it is sent on a new one.
+//! 3. One connection is kept for the next request. If a kept connection fails to take a request, it is sent
+//!    on a new one.
 //! 4. The last response is kept ([`CaClient::last`]), because `Retry-After` and bodies that are not JSON do not
 //!    reach the errors of `instant-acme`.
 
@@ -78,7 +79,8 @@ struct Inner {
 }
 
 impl CaClient {
-    /// Creates a client. If `tls` is an error, all requests by `https` fail with it. `plain`: `http://` may lead to other machines.
+    /// Creates a client. If `tls` is an error, all requests by `https` fail with it. `plain`: `http://` may
+    /// lead to other machines.
     pub fn new(tls: Result<ClientConfig, String>, plain: bool) -> CaClient {
         CaClient(Arc::new(Inner {
             tls: tls.map(Arc::new),

@@ -1,4 +1,5 @@
-//! `firebrick certs`: shows the state of all certificates, from a running server, or from the directory and files in the settings.
+//! `firebrick certs`: shows the state of all certificates, from a running server, or from the directory and
+//! files in the settings.
 
 use crate::record::StoredNote;
 use crate::shared::{span, time, when};
@@ -29,7 +30,8 @@ pub fn stored(acme: &Acme) -> Result<Vec<CertificateSnapshot>, String> {
     ids.iter().map(|id| read(acme, &folder, id)).collect()
 }
 
-/// Returns the certificates in files that the settings name, for all addresses. A file that cannot be used comes with the reason.
+/// Returns the certificates in files that the settings name, for all addresses. A file that cannot be used
+/// comes with the reason.
 pub fn in_files(settings: &Settings) -> Vec<CertificateSnapshot> {
     let own = settings.binds.iter().filter_map(|bind| bind.tls()?.files.as_ref());
     let mut seen = Vec::new();
@@ -74,7 +76,8 @@ pub fn served_from_files(served: &[ServedCertificate]) -> Vec<CertificateSnapsho
 
 fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, String> {
     use crate::store::CertificateStore;
-    let note = folder.read(&Item::Note(id.to_owned())).ok().flatten().and_then(|bytes| StoredNote::parse(&bytes));
+    let note =
+        folder.read(&Item::Note(id.to_owned())).ok().flatten().and_then(|bytes| StoredNote::parse(&bytes));
     let wanted = acme.certificates.iter().find(|order| id_of(&order.domains) == id);
     let mut state = CertificateSnapshot {
         names: wanted.map(|order| order.domains.clone()).unwrap_or_default(),

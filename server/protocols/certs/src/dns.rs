@@ -1,9 +1,11 @@
 //! Answers DNS-01 by running the user's command, which changes the records of a zone.
 //!
 //! Contract:
-//! 1. `COMMAND add NAME VALUE` creates a TXT record `_acme-challenge.…` and returns when it can be resolved; `COMMAND remove NAME VALUE`
-//!    removes it. Other records of the name must stay: a wildcard and its host need two at once.
-//! 2. The command runs without a shell. After [`TIMEOUT`], or when the order is given up, the command and its children are killed.
+//! 1. `COMMAND add NAME VALUE` creates a TXT record `_acme-challenge.…` and returns when it can be resolved;
+//!    `COMMAND remove NAME VALUE` removes it. Other records of the name must stay: a wildcard and its host
+//!    need two at once.
+//! 2. The command runs without a shell. After [`TIMEOUT`], or when the order is given up, the command and its
+//!    children are killed.
 //! 3. If the command fails, its error output is quoted in the message.
 
 use std::io::Read;

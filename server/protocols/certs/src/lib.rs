@@ -1,11 +1,14 @@
-//! Certificates that are obtained and renewed automatically (ACME, RFC 8555), and certificates for development ([`local`]).
+//! Certificates that are obtained and renewed automatically (ACME, RFC 8555), and certificates for
+//! development ([`local`]).
 //!
-//! Read it from [`service`] (the thread) to [`keeper`] (one certificate) to [`order`] (one order). [`schedule`] decides when to order; it
-//! is pure. [`store`] keeps the certificates, [`ca`] the account. [`challenge`] and [`alpn`] answer the CA; [`dns`] runs the user's
-//! command. [`demand`] and [`ask`] handle names on demand.
+//! Read it from [`service`] (the thread) to [`keeper`] (one certificate) to [`order`] (one order).
+//! [`schedule`] decides when to order; it is pure. [`store`] keeps the certificates, [`ca`] the account.
+//! [`challenge`] and [`alpn`] answer the CA; [`dns`] runs the user's command. [`demand`] and [`ask`] handle
+//! names on demand.
 //!
 //! Contract:
-//! 1. The server never waits for the CA: stored certificates are served at once, and nothing here runs on a front thread.
+//! 1. The server never waits for the CA: stored certificates are served at once, and nothing here runs on a
+//!    front thread.
 //! 2. Whatever a CA sends, the served certificates stay until better ones have been checked.
 //! 3. Every failure is a sentence with the name, the reason and a remedy, and is retried.
 //! 4. No private key appears in a message or is readable by other users.

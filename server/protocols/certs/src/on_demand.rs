@@ -1,10 +1,13 @@
-//! Certificates on demand, for names that clients request: [`OnDemandOrders`] on the thread that orders, [`OnDemandQuestions`] for handshakes.
+//! Certificates on demand, for names that clients request: [`OnDemandOrders`] on the thread that orders,
+//! [`OnDemandQuestions`] for handshakes.
 //!
 //! Contract:
 //! 1. Only host names are served, never IP addresses, and only if `ask` says yes.
-//! 2. A name is ordered once, however many clients wait for it. While a failed order waits for its retry, clients are refused at once.
-//! 3. The number of names ([`KEPT`]), of orders per hour, and of handshakes that wait for this thread ([`WAITING`]) or for an answer
-//!    ([`UNDER_WAY`]) is limited. Beyond that, clients are refused at once. A client that has gone no longer counts.
+//! 2. A name is ordered once, however many clients wait for it. While a failed order waits for its retry,
+//!    clients are refused at once.
+//! 3. The number of names ([`KEPT`]), of orders per hour, and of handshakes that wait for this thread
+//!    ([`WAITING`]) or for an answer ([`UNDER_WAY`]) is limited. Beyond that, clients are refused at once. A
+//!    client that has gone no longer counts.
 
 use crate::renewal::{CertificateRenewal, RenewalProgress};
 use crate::shared::SharedCertificates;

@@ -276,7 +276,8 @@ impl Posted<'_> {
                 let record = (dns::record_name(name), authorization.dns_value());
                 // Recorded before the command runs, so that a record of a failed command is removed as well.
                 self.records.push(record.clone());
-                let added = dns::change(command, DnsChange::Add, &record.0, &record.1, &self.wish.ending).await;
+                let added =
+                    dns::change(command, DnsChange::Add, &record.0, &record.1, &self.wish.ending).await;
                 added.map_err(|why| Trouble::new(OrderFault::Unreachable, format!("{name}: {why}")))?;
             }
             // The answer to HTTP-01 needs no preparation.
@@ -290,7 +291,8 @@ impl Posted<'_> {
             return Ok(());
         }
         let announced = self.announcer.announce(&self.announced).await;
-        announced.map_err(|why| Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.wish.title())))
+        announced
+            .map_err(|why| Trouble::new(OrderFault::Unreachable, format!("{}: {why}", self.wish.title())))
     }
 
     async fn take_down(self) {

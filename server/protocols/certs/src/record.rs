@@ -2,7 +2,8 @@
 //!
 //! Contract:
 //! 1. A certificate is one text: the key, then the chain, as PEM. They can only be replaced together.
-//! 2. A note is JSON and may be lost: the essential facts are in the certificate. Any other content is `None`, never an error or a panic.
+//! 2. A note is JSON and may be lost: the essential facts are in the certificate. Any other content is
+//!    `None`, never an error or a panic.
 
 use crate::schedule::Moment;
 use serde::{Deserialize, Serialize};
@@ -100,7 +101,11 @@ mod tests {
         let read = StoredNote::parse(&note().to_bytes()).unwrap();
         assert_eq!(read, StoredNote { error: Some("line line".to_owned()), ..note() });
         assert_eq!(StoredNote::parse(b"{}"), None);
-        assert_eq!(StoredNote::parse(br#"{"names":["a\nb"],"directory":"x"}"#), None, "a line break in a name");
+        assert_eq!(
+            StoredNote::parse(br#"{"names":["a\nb"],"directory":"x"}"#),
+            None,
+            "a line break in a name"
+        );
     }
 
     proptest! {

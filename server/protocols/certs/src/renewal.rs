@@ -12,7 +12,7 @@ use crate::ca::Ca;
 use crate::names;
 use crate::order::{Issued, OrderRequest, obtain};
 use crate::record::{StoredNote, bundle};
-use crate::schedule::{Action, OrderFault, Lifetime, Moment, RenewalSchedule, Window};
+use crate::schedule::{Action, Lifetime, Moment, OrderFault, RenewalSchedule, Window};
 use crate::shared::{SharedCertificates, now, random, when};
 use crate::store::{Item, Lease, RENEW_EVERY};
 use crate::trouble::Trouble;

@@ -1,14 +1,18 @@
-//! Decides when a certificate is renewed, and when a failed order is repeated. Pure: clock and random numbers are passed in.
+//! Decides when a certificate is renewed, and when a failed order is repeated. Pure: clock and random numbers
+//! are passed in.
 //!
 //! Contract:
-//! 1. If the CA has a renewal window (ARI, RFC 9773), the certificate is renewed at a random moment in it, or at once if that moment has
-//!    passed. The moment changes only when the window changes. A window that ends with the certificate or later is cut: renewal comes at
-//!    the latest a twentieth of the lifetime before the expiry.
-//! 2. Without a window, renewal comes at two thirds of the lifetime (at half of it for lifetimes under ten days), plus a random delay of up
-//!    to a twentieth, so that many servers do not order at once. If every certificate is already due when issued (windows in the past, a
-//!    clock that is ahead), the first renewal comes after the first pause, and each further one after twice the time.
-//! 3. After failures, the pause doubles from the first pause (by default one minute) up to a day. The actual wait is random, between half
-//!    and all of it. A `Retry-After` of the CA can lengthen the pause, up to a week, but never shortens it.
+//! 1. If the CA has a renewal window (ARI, RFC 9773), the certificate is renewed at a random moment in it, or
+//!    at once if that moment has passed. The moment changes only when the window changes. A window that ends
+//!    with the certificate or later is cut: renewal comes at the latest a twentieth of the lifetime before
+//!    the expiry.
+//! 2. Without a window, renewal comes at two thirds of the lifetime (at half of it for lifetimes under ten
+//!    days), plus a random delay of up to a twentieth, so that many servers do not order at once. If every
+//!    certificate is already due when issued (windows in the past, a clock that is ahead), the first renewal
+//!    comes after the first pause, and each further one after twice the time.
+//! 3. After failures, the pause doubles from the first pause (by default one minute) up to a day. The actual
+//!    wait is random, between half and all of it. A `Retry-After` of the CA can lengthen the pause, up to a
+//!    week, but never shortens it.
 //! 4. A pause never exceeds a quarter of the certificate's remaining lifetime, unless the CA asks for more.
 //! 5. After the CA has refused an order, the next attempt goes to the CA's staging directory, if one is
 //!    known. Production follows at once after a success there, after a pause if staging does not respond, and

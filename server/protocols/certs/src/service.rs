@@ -9,11 +9,11 @@ use crate::budget::OrderBudget;
 use crate::ca::Ca;
 use crate::challenge::{HttpAnswers, Means};
 use crate::client::CaClient;
-use crate::on_demand::{OnDemandOrders, OnDemandQuestions, NameQuestion, WAITING};
+use crate::on_demand::{NameQuestion, OnDemandOrders, OnDemandQuestions, WAITING};
 use crate::renewal::CertificateRenewal;
 use crate::shared::{ORDERS, SharedCertificates, now};
 use crate::states::CertificateStates;
-use crate::store::{Folder, Redis, CertificateStore};
+use crate::store::{CertificateStore, Folder, Redis};
 use settings::{Acme, CertificateOrder};
 use std::future::Future;
 use std::rc::Rc;
@@ -66,7 +66,8 @@ struct Seed {
 }
 
 impl CertificateService {
-    /// Starts the thread, and waits until it serves the stored certificates. Orders wait for [`CertificateService::open`].
+    /// Starts the thread, and waits until it serves the stored certificates. Orders wait for
+    /// [`CertificateService::open`].
     ///
     /// # Errors
     /// The system refuses a thread, or an option names something that cannot be used.
@@ -211,7 +212,8 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     std::future::pending::<()>().await;
 }
 
-/// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task restarts after a pause.
+/// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task
+/// restarts after a pause.
 async fn kept(shared: Rc<SharedCertificates>, order: CertificateOrder, keeper: CertificateRenewal) {
     let mut next = Some(keeper);
     let title = order.domains.join(", ");

@@ -8,7 +8,7 @@ use crate::overflow::Overflow;
 use crate::record::{Announced, announce};
 use crate::schedule::Moment;
 use crate::states::CertificateStates;
-use crate::store::{Item, Pending, CertificateStore};
+use crate::store::{CertificateStore, Item, Pending};
 use crate::{alpn, budget::OrderBudget};
 use settings::Acme;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tls::{Certificate, Certificates, CertificateSource};
+use tls::{Certificate, CertificateSource, Certificates};
 use tokio::sync::Semaphore;
 
 /// The largest number of orders at a time.

@@ -59,7 +59,10 @@ impl Trouble {
             Error::Timeout(at) => {
                 let again = at.map(|at| at.saturating_duration_since(std::time::Instant::now()));
                 let text = format!("{what}: the CA has not finished in time; it is asked again later");
-                Trouble { retry_after: again.or(last.retry_after), ..Trouble::new(OrderFault::Unreachable, text) }
+                Trouble {
+                    retry_after: again.or(last.retry_after),
+                    ..Trouble::new(OrderFault::Unreachable, text)
+                }
             }
             Error::Other(_) => Trouble::new(OrderFault::Unreachable, format!("{what}: {error}")),
             _ => Trouble::new(
@@ -131,7 +134,7 @@ fn advice(kind: &str) -> &'static str {
         }
         "rateLimited" => "nothing has to be done: the order is repeated when the CA allows it",
         "externalAccountRequired" => {
-            "this CA wants an account of its own: set acme.eab_kid and acme.eab_hmac (EAB_KID, EAB_HMAC_KEY) to what it gave you"
+            "this CA needs an external account: set acme.eab_kid and acme.eab_hmac (EAB_KID, EAB_HMAC_KEY) to the values that it gave you"
         }
         "invalidContact" | "unsupportedContact" => "check acme.email",
         "userActionRequired" => "visit the address that the CA names, then restart the server",

@@ -1,7 +1,9 @@
-//! Limits floods in HTTP/2 and HTTP/3 with budgets: a client may repeat actions that are cheap for it and costly for the server only so often.
+//! Limits floods in HTTP/2 and HTTP/3 with budgets: a client may repeat actions that are cheap for it and
+//! costly for the server only so often.
 //!
-//! Each kind has a number of units that may be spent at once, and a rate at which they refill. Useful work also earns units, so a client that does
-//! much of it may do more of the rest. The numbers are far above the usage of browsers, proxies and load generators, and far below harmful amounts.
+//! Each kind has a number of units that may be spent at once, and a rate at which they refill. Useful work
+//! also earns units, so a client that does much of it may do more of the rest. The numbers are far above the
+//! usage of browsers, proxies and load generators, and far below harmful amounts.
 
 use std::time::Instant;
 

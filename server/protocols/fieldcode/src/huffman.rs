@@ -1,7 +1,8 @@
 //! Implements the Huffman code of RFC 7541 appendix B.
 //!
-//! Why tables made at compile time: the code is canonical (codes of one length follow each other in the order of their symbols), so the lengths
-//! alone define it. A table of 11 bits gives one or two symbols per step; longer codes, which are rare in header fields, are found by their length.
+//! Why tables made at compile time: the code is canonical (codes of one length follow each other in the order
+//! of their symbols), so the lengths alone define it. A table of 11 bits gives one or two symbols per step;
+//! longer codes, which are rare in header fields, are found by their length.
 //!
 //! Contract: the rest after the last symbol is at most 7 bits, all ones; the symbol EOS is an error (section 5.2).
 
@@ -35,7 +36,8 @@ struct ByLength {
 static BY_LENGTH: ByLength = by_length();
 /// The code and length of each byte.
 static CODES: [(u32, u8); 257] = codes();
-/// First and second symbol, bits of the first one, bits of both (the same, if there is only one); all 0 for longer codes.
+/// First and second symbol, bits of the first one, bits of both (the same, if there is only one); all 0 for
+/// longer codes.
 static STEPS: [[u8; 4]; 1 << STEP] = steps();
 
 const fn by_length() -> ByLength {
@@ -128,8 +130,8 @@ fn symbol(bits: u64) -> (u16, u32) {
     (BY_LENGTH.symbols[at], length as u32)
 }
 
-/// Appends the decoded bytes of `coded`: at most 1.6 times as many. Returns `None` (after appending anything) if it is malformed: a wrong padding,
-/// or EOS.
+/// Appends the decoded bytes of `coded`: at most 1.6 times as many. Returns `None` (after appending anything)
+/// if it is malformed: a wrong padding, or EOS.
 pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let start = to.len();
     // The shortest code has 5 bits; each step may write one byte too many.

@@ -3,8 +3,8 @@
 /// The limits on a request head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Request line and header fields together, in bytes (431 beyond). In HTTP/2 and HTTP/3 each field counts 32 bytes more than its name and value
-    /// (RFC 9113 section 6.5.2).
+    /// Request line and header fields together, in bytes (431 beyond). In HTTP/2 and HTTP/3 each field counts
+    /// 32 bytes more than its name and value (RFC 9113 section 6.5.2).
     pub max_header_bytes: usize,
     /// The number of header fields (431 beyond).
     pub max_headers: usize,

@@ -1,6 +1,7 @@
 //! Classifies field names, which determines how a field is checked.
 //!
-//! Why: a compression table keeps the kind with each field, so that a field which a client sends with every request is checked once.
+//! Why: a compression table keeps the kind with each field, so that a field which a client sends with every
+//! request is checked once.
 
 use crate::syntax::{is_token_byte, is_value};
 
@@ -79,7 +80,8 @@ impl Name {
     }
 }
 
-/// Returns whether a field value has no control byte but tabs, and no blank at its ends (RFC 9113 section 8.2.1, RFC 9110 section 5.5).
+/// Returns whether a field value has no control byte but tabs, and no blank at its ends (RFC 9113 section
+/// 8.2.1, RFC 9110 section 5.5).
 #[inline]
 pub fn is_field_value(value: &[u8]) -> bool {
     !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) && is_value(value)

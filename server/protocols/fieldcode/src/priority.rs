@@ -16,7 +16,8 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Parses the value of a `priority` field or a PRIORITY_UPDATE frame. Unknown or malformed members count as absent (section 5).
+    /// Parses the value of a `priority` field or a PRIORITY_UPDATE frame. Unknown or malformed members count
+    /// as absent (section 5).
     pub fn parse(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in value.split(|&byte| byte == b',') {

@@ -11,7 +11,8 @@ pub(crate) const SPARE_TEXT: usize = 160;
 pub struct RequestHead {
     /// `:method`, a token of at most 32 bytes; never CONNECT. An Extended CONNECT has `GET` here.
     pub method: Span,
-    /// `:scheme`: `http` or `https`, in any case. This is the client's claim; only the connection knows whether it is true.
+    /// `:scheme`: `http` or `https`, in any case. This is the client's claim; only the connection knows
+    /// whether it is true.
     pub scheme: Span,
     /// `:authority`, else Host; a host with an optional port, never empty.
     pub authority: Span,
@@ -29,7 +30,8 @@ pub struct RequestHead {
     pub content_length: Option<u64>,
     /// The value of `Expect`.
     pub expect: Expect,
-    /// The fields, with names in lower case. `host` occurs exactly once: it is supplied from `:authority`. Cookies are joined.
+    /// The fields, with names in lower case. `host` occurs exactly once: it is supplied from `:authority`.
+    /// Cookies are joined.
     pub fields: Fields,
 }
 
@@ -45,6 +47,7 @@ impl RequestHead {
 pub struct SectionRefusal {
     /// The response that the client may get.
     pub failure: Failure,
-    /// The section breaks the protocol (RFC 9113 section 8.1.1), so its stream is reset; otherwise it only exceeds a limit.
+    /// The section breaks the protocol (RFC 9113 section 8.1.1), so its stream is reset; otherwise it only
+    /// exceeds a limit.
     pub malformed: bool,
 }

@@ -1,14 +1,14 @@
 //! Checks a field section while it is decoded: each field as it arrives (RFC 9113 sections 8.1 to 8.3).
 //!
 //! Contract:
-//! 1. The first mistake counts. After it, and beyond a limit, fields are counted but not kept, because the compression's state needs the whole
-//!    section.
+//! 1. The first mistake counts. After it, and beyond a limit, fields are counted but not kept, because the
+//!    compression's state needs the whole section.
 //! 2. At most `max_header_bytes` of text and `max_headers` fields are kept.
 //! 3. The rules are those of `h1`, where both have one.
 
 mod finish;
 
-use crate::request::{SectionRefusal, SPARE_TEXT};
+use crate::request::{SPARE_TEXT, SectionRefusal};
 use crate::syntax::{decimal, is_authority, trim};
 use crate::{Expect, HeadLimits, Name};
 use handler::{Failure, Span};
@@ -98,7 +98,8 @@ impl Section {
         &mut self.text
     }
 
-    /// Adds a field of a table. `field`: its name, of `name_len` bytes, and its value. `good`: the value is well-formed ([`crate::is_field_value`]).
+    /// Adds a field of a table. `field`: its name, of `name_len` bytes, and its value. `good`: the value is
+    /// well-formed ([`crate::is_field_value`]).
     ///
     /// # Errors
     /// The section is so far beyond the limits that decoding it must stop.
@@ -181,7 +182,8 @@ impl Section {
     #[cold]
     fn refuse(&mut self, status: u16, reason: &'static str) {
         if self.refusal.is_none() {
-            self.refusal = Some(SectionRefusal { failure: Failure::client(status, reason), malformed: false });
+            self.refusal =
+                Some(SectionRefusal { failure: Failure::client(status, reason), malformed: false });
             self.text = Vec::new();
             self.slots = Vec::new();
         }

@@ -1,6 +1,6 @@
 //! Tests RFC 9113 sections 8.1 to 8.3, rule by rule.
 
-use crate::{Bomb, Expect, HeadLimits, Name, SectionRefusal, RequestHead, Section, is_field_value};
+use crate::{Bomb, Expect, HeadLimits, Name, RequestHead, Section, SectionRefusal, is_field_value};
 use proptest::prelude::*;
 
 fn add(section: &mut Section, name: &str, value: &str, known: bool, limits: &HeadLimits) -> Result<(), Bomb> {
@@ -14,7 +14,11 @@ fn add(section: &mut Section, name: &str, value: &str, known: bool, limits: &Hea
     section.decoded(kind, start, name.len(), good, limits)
 }
 
-fn judge_with(fields: &[(&str, &str)], end: bool, limits: &HeadLimits) -> Result<RequestHead, SectionRefusal> {
+fn judge_with(
+    fields: &[(&str, &str)],
+    end: bool,
+    limits: &HeadLimits,
+) -> Result<RequestHead, SectionRefusal> {
     let run = |known: bool| {
         let mut section = Section::request(0, 0);
         fields.iter().for_each(|(name, value)| add(&mut section, name, value, known, limits).unwrap());

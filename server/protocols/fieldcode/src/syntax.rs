@@ -62,7 +62,8 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns whether the text is a host with an optional port: registered name, IPv4 or bracketed IPv6 address; no user information.
+/// Returns whether the text is a host with an optional port: registered name, IPv4 or bracketed IPv6 address;
+/// no user information.
 pub fn is_authority(text: &[u8]) -> bool {
     let (host_ok, rest) = if let [b'[', inner @ ..] = text {
         let Some(end) = memchr::memchr(b']', inner) else { return false };

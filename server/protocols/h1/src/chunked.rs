@@ -98,7 +98,8 @@ impl Decoder {
         taken
     }
 
-    /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns the number of bytes consumed.
+    /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns the number of
+    /// bytes consumed.
     ///
     /// # Errors
     /// [`BodyError::Malformed`] or [`BodyError::TooLarge`]; the decoder must not be used after that.
@@ -201,7 +202,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOUNDS: ChunkBounds = ChunkBounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
+    const BOUNDS: ChunkBounds =
+        ChunkBounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
 
     /// Data and the number of bytes after the end (`None` if the end has not arrived), or an error.
     type Outcome = Result<(Vec<u8>, Option<usize>), BodyError>;

@@ -3,8 +3,8 @@
 //! Contract:
 //! 1. None of the client's framing is passed on: length and coding are written here.
 //! 2. `Host` is written once.
-//! 3. Fields that the client's `Connection` names are removed, except for two kinds: fields that the server has added since the request arrived, and
-//!    fields in which servers describe the client to each other.
+//! 3. Fields that the client's `Connection` names are removed, except for two kinds: fields that the server
+//!    has added since the request arrived, and fields in which servers describe the client to each other.
 //! 4. `Expect` is removed: the client gets 100 (Continue) when its body is wanted.
 
 use crate::field::{Options, lists};
@@ -58,7 +58,8 @@ pub struct RequestEncoder<'a> {
 }
 
 impl RequestEncoder<'_> {
-    /// Appends the head to `to`. Client fields for which `replaced` returns true are left out; `more` appends the field lines that replace them.
+    /// Appends the head to `to`. Client fields for which `replaced` returns true are left out; `more` appends
+    /// the field lines that replace them.
     pub fn encode(
         &self,
         to: &mut Vec<u8>,
@@ -118,8 +119,9 @@ fn received(text: &[u8]) -> Range<*const u8> {
     text[..len].as_ptr_range()
 }
 
-/// Returns whether a field tells which client the request is from, or which servers it has passed. An earlier server may have written it: the client
-/// must not remove it by naming it in `Connection` (RFC 9110 section 7.6.1 forbids naming fields that are for all recipients).
+/// Returns whether a field tells which client the request is from, or which servers it has passed. An earlier
+/// server may have written it: the client must not remove it by naming it in `Connection` (RFC 9110 section
+/// 7.6.1 forbids naming fields that are for all recipients).
 fn is_for_all_hops(name: &[u8]) -> bool {
     const FIELDS: [&str; 11] = [
         "authorization",

@@ -1,7 +1,7 @@
 //! Checks framing (RFC 9112 section 6): determines the end of a message body from the header fields.
 //!
-//! Why one implementation: any difference between the framing accepted from clients and from origins, or between accepted and forwarded framing,
-//! allows request or response smuggling.
+//! Why one implementation: any difference between the framing accepted from clients and from origins, or
+//! between accepted and forwarded framing, allows request or response smuggling.
 
 use crate::{field, syntax};
 

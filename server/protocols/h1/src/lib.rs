@@ -1,7 +1,7 @@
 //! Implements HTTP/1.0 and HTTP/1.1 syntax (RFC 9112): a codec for servers and clients.
 //!
-//! Why: the same rules check requests of clients and responses of origins. Ambiguous input is refused on both sides, so no code behind this crate
-//! has to ask where a message ends.
+//! Why: the same rules check requests of clients and responses of origins. Ambiguous input is refused on both
+//! sides, so no code behind this crate has to ask where a message ends.
 //!
 //! Contract:
 //! 1. Bytes in, values or bytes out. No I/O, no clock, no runtime.
@@ -28,7 +28,8 @@ mod write;
 
 pub use encode_request::{RequestEncoder, body_framing, upgrade_offer};
 pub use encode_response::{
-    ConnectionField, Delimiter, FramingPlan, declared_length, encode_head, encode_interim, fields_are_clean, plan,
+    ConnectionField, Delimiter, FramingPlan, declared_length, encode_head, encode_interim, fields_are_clean,
+    plan,
 };
 pub use field::lists;
 pub use fieldcode::{Expect, HeadLimits, syntax};

@@ -1,7 +1,8 @@
 //! Scans the lines of message heads.
 //!
 //! Contract:
-//! 1. A line ends with CRLF. The caller of [`Lines::take`] refuses any other LF. The rules of the line's contents handle a CR elsewhere.
+//! 1. A line ends with CRLF. The caller of [`Lines::take`] refuses any other LF. The rules of the line's
+//!    contents handle a CR elsewhere.
 //! 2. Scanned bytes are not scanned again, however the text is split.
 
 /// The position in a head that arrives in pieces. All calls get the same text, as far as it has arrived.
@@ -33,8 +34,8 @@ impl Lines {
         line_end.is_some()
     }
 
-    /// Returns the bytes of the head so far, for comparison with its limit. An incomplete line lacks at least its LF; with that counted, an
-    /// incomplete line is refused exactly when the complete one would be.
+    /// Returns the bytes of the head so far, for comparison with its limit. An incomplete line lacks at least
+    /// its LF; with that counted, an incomplete line is refused exactly when the complete one would be.
     pub(crate) fn size(&self, complete: bool) -> usize {
         self.scanned - self.start + usize::from(!complete)
     }
@@ -44,7 +45,8 @@ impl Lines {
         &text[self.line_start..self.scanned]
     }
 
-    /// Returns the complete line without CRLF, and its offset in the head; `None` if it ends without CR. Moves to the next line.
+    /// Returns the complete line without CRLF, and its offset in the head; `None` if it ends without CR.
+    /// Moves to the next line.
     pub(crate) fn take<'a>(&mut self, text: &'a [u8]) -> Option<(&'a [u8], u32)> {
         let [line @ .., b'\r', b'\n'] = self.partial(text) else { return None };
         let offset = (self.line_start - self.start) as u32;

@@ -1,7 +1,8 @@
-//! Decodes bodies that an app has already put into the chunked coding (Rack 2's `Rack::Chunked`), so that they are framed anew.
+//! Decodes bodies that an app has already put into the chunked coding (Rack 2's `Rack::Chunked`), so that
+//! they are framed anew.
 //!
-//! Why: one place decides whether the client gets chunks, and an HTTP/1.0 client must not get any. Coding twice would give the client the app's
-//! chunk sizes as content.
+//! Why: one place decides whether the client gets chunks, and an HTTP/1.0 client must not get any. Coding
+//! twice would give the client the app's chunk sizes as content.
 
 use crate::chunked::{ChunkBounds, Decoder};
 use bytes::Bytes;

@@ -1,8 +1,8 @@
 //! Parses request heads: lines to a checked [`RequestHead`], resumable at any byte.
 //!
-//! Why not a crate: the parts that determine framing must be parsed strictly (RFC 9112 without its leniencies), with the same result for any split
-//! into packets, and without starting over with each packet. Lines are checked in order, each as soon as it is complete, so the first mistake
-//! determines the status.
+//! Why not a crate: the parts that determine framing must be parsed strictly (RFC 9112 without its
+//! leniencies), with the same result for any split into packets, and without starting over with each packet.
+//! Lines are checked in order, each as soon as it is complete, so the first mistake determines the status.
 //!
 //! Contract:
 //! 1. A line ends with CRLF; any other CR or LF is refused.
@@ -109,8 +109,8 @@ impl RequestParser {
         self.lines.start()
     }
 
-    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if more bytes are
-    /// needed.
+    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where
+    /// the head ends; `None` if more bytes are needed.
     ///
     /// # Errors
     /// The response to a refused head.
@@ -258,8 +258,8 @@ impl RequestParser {
     }
 }
 
-/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end. Returns where it ends, or `None` if more
-/// bytes are needed. For fuzzers and tests.
+/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end.
+/// Returns where it ends, or `None` if more bytes are needed. For fuzzers and tests.
 ///
 /// # Errors
 /// The response to a refused head.

@@ -1,10 +1,11 @@
 //! Parses response heads: lines to a checked [`ResponseHead`], resumable at any byte.
 //!
-//! Why not a crate: an origin is trusted no more than a client. Ambiguous input is refused (RFC 9112 without its leniencies), and any split of the
-//! same bytes gives the same result.
+//! Why not a crate: an origin is trusted no more than a client. Ambiguous input is refused (RFC 9112 without
+//! its leniencies), and any split of the same bytes gives the same result.
 //!
 //! Contract:
-//! 1. A line ends with CRLF. Any other CR or LF is refused, and so are folded lines and versions other than HTTP/1.0 and 1.1.
+//! 1. A line ends with CRLF. Any other CR or LF is refused, and so are folded lines and versions other than
+//!    HTTP/1.0 and 1.1.
 //! 2. Checked bytes are not read again.
 //! 3. `Ok(Some(end))` is returned once, for a head that determines its body unambiguously.
 //! 4. Hop-by-hop fields are left out (RFC 9110 section 7.6.1).
@@ -85,8 +86,8 @@ impl ResponseParser {
         }
     }
 
-    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if more bytes are
-    /// needed.
+    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where
+    /// the head ends; `None` if more bytes are needed.
     ///
     /// # Errors
     /// Describes the mistake, for the log.
@@ -232,8 +233,8 @@ fn timeout(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end. Returns where it ends, or `None` if more
-/// bytes are needed. For fuzzers and tests.
+/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end.
+/// Returns where it ends, or `None` if more bytes are needed. For fuzzers and tests.
 ///
 /// # Errors
 /// Describes the mistake.

@@ -189,7 +189,8 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Generates mostly valid heads. Heads made of pieces alone are rarely valid, so comparing only those would test little.
+/// Generates mostly valid heads. Heads made of pieces alone are rarely valid, so comparing only those would
+/// test little.
 fn heads() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![20 => 0x20..0x7fu8, 3 => Just(b'\t'), 3 => 0x80..=0xffu8, 1 => any::<u8>()];
     let value = prop::collection::vec(byte, 0..12);

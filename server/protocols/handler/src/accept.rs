@@ -1,7 +1,7 @@
 //! The choice between HTML and JSON for a response of the server's own (RFC 9110 section 12.5.1). Pure.
 
-/// Returns whether a client with these `Accept` fields (RFC 9110 section 12.5.1) prefers JSON to HTML. Clients that accept anything get the
-/// page.
+/// Returns whether a client with these `Accept` fields (RFC 9110 section 12.5.1) prefers JSON to HTML.
+/// Clients that accept anything get the page.
 pub fn prefers_json<'a>(fields: impl Iterator<Item = &'a [u8]>) -> bool {
     let (mut json, mut html) = (0, 0);
     for range in fields.flat_map(|field| field.split(|byte| *byte == b',')) {

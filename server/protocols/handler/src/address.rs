@@ -1,7 +1,8 @@
 //! Determines a request's client: [`client`], and [`forwarded`] for callers with other rules for proxies. No I/O.
 //!
-//! Contract: data sent by a client counts only as far as trusted proxies vouch for it. Each proxy appends the address of its peer to
-//! `X-Forwarded-For`. So the list is read from its end, and the first address that is not a trusted proxy's is the client's.
+//! Contract: data sent by a client counts only as far as trusted proxies vouch for it. Each proxy appends the
+//! address of its peer to `X-Forwarded-For`. So the list is read from its end, and the first address that is
+//! not a trusted proxy's is the client's.
 
 use crate::Request;
 use std::net::IpAddr;
@@ -20,8 +21,8 @@ pub fn client(request: &Request, trusts: impl Fn(Option<IpAddr>) -> bool) -> Opt
     forwarded(fields.into_iter().rev(), is_proxy).map(|(_, address)| address).or(peer)
 }
 
-/// Returns the client according to the values of a proxy's `X-Forwarded-For`, the last value first: the text as written, and the address. Returns
-/// `None` if the values contain no address.
+/// Returns the client according to the values of a proxy's `X-Forwarded-For`, the last value first: the text
+/// as written, and the address. Returns `None` if the values contain no address.
 pub fn forwarded<'a>(
     values: impl Iterator<Item = &'a [u8]>,
     is_proxy: impl Fn(IpAddr) -> bool,
@@ -37,8 +38,8 @@ pub fn forwarded<'a>(
     client
 }
 
-/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:8080`, `fe80::1%eth0`.
-/// IPv4-mapped IPv6 addresses become IPv4.
+/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:8080`, `fe80::1%eth0`. IPv4-mapped IPv6 addresses become IPv4.
 pub fn parse(word: &[u8]) -> Option<IpAddr> {
     let word = std::str::from_utf8(word).ok()?.trim();
     let bare = match word.strip_prefix('[') {

@@ -1,5 +1,5 @@
-//! Options of a reverse proxy: how `static.json` names them, and how the proxy carries them out. The two do not know each other, so the words
-//! are here.
+//! Options of a reverse proxy: how `static.json` names them, and how the proxy carries them out. The two do
+//! not know each other, so the words are here.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Builds requests for tests, here and in the crates above. Behind the feature `testing`, which only dev-dependencies turn on.
+//! Builds requests for tests, here and in the crates above. Behind the feature `testing`, which only
+//! dev-dependencies turn on.
 
 use crate::{Fields, Peer, PeerAddr, Request, Span, Version};
 use std::net::IpAddr;

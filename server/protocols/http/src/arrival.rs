@@ -1,12 +1,13 @@
-//! Connections that do not speak HTTP yet: TLS and QUIC handshakes, PROXY headers. They take part in the same eviction order as all other
-//! connections.
+//! Connections that do not speak HTTP yet: TLS and QUIC handshakes, PROXY headers. They take part in the same
+//! eviction order as all other connections.
 //!
 //! Contract:
 //! 1. An arrival counts as waiting for its client whenever its work is pending, except within [`Arrival::by_server`].
-//! 2. An arrival that is chosen to make room ends, whatever it waits for. After [`Context::end_arrivals`], all arrivals end.
+//! 2. An arrival that is chosen to make room ends, whatever it waits for. After [`Context::end_arrivals`],
+//!    all arrivals end.
 
 use crate::context::{Context, ThreadShared};
-use crate::room::{Stage, RoomState};
+use crate::room::{RoomState, Stage};
 use net::{Subnet, Timer};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,8 +29,8 @@ impl<H> Context<H> {
         Arrival::new(&self.shared, address, Stage::Handshake)
     }
 
-    /// Registers a QUIC handshake. `proved`: the client has proved that it receives packets at its address. Unproved handshakes make room before all
-    /// others.
+    /// Registers a QUIC handshake. `proved`: the client has proved that it receives packets at its address.
+    /// Unproved handshakes make room before all others.
     pub fn arrive_by_quic(&self, address: Subnet, proved: bool) -> Arrival {
         Arrival::new(&self.shared, address, Stage::Quic { proved })
     }
@@ -45,7 +46,8 @@ impl<H> Context<H> {
         self.shared.timers.wake_all();
     }
 
-    /// Ends the oldest QUIC handshake of the address that has the most of them. Returns `false` if no QUIC handshake waits for its client.
+    /// Ends the oldest QUIC handshake of the address that has the most of them. Returns `false` if no QUIC
+    /// handshake waits for its client.
     pub fn displace_quic_handshake(&self) -> bool {
         self.shared.wake(self.shared.room.choose_quic())
     }

@@ -1,6 +1,7 @@
 //! Collects request bodies: small ones in memory, larger ones in an unnamed file.
 //!
-//! Why: the app gets complete requests, so a slow client never holds the app, and memory stays bounded whatever the size of an upload.
+//! Why: the app gets complete requests, so a slow client never holds the app, and memory stays bounded
+//! whatever the size of an upload.
 //!
 //! Contract:
 //! 1. A body takes at most `memory_limit` bytes plus one block of memory, counted in the memory of all
@@ -8,12 +9,13 @@
 //!    room either, the server stops reading the body, for at most as long as for a place.
 //! 2. The event loop never waits for the file system: the blocking pool opens and writes files.
 //! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
-//! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.
+//! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its
+//!    client waits; then it is refused.
 
 use bytes::Bytes;
 use handler::held::{Account, Upload, relieve_memory};
 use handler::{Failure, Incoming};
-use net::memory::{self, MemoryClass, Level, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -165,8 +167,8 @@ impl BodyBounds<'_> {
         Ok(())
     }
 
-    /// Waits for a place; the body is not read meanwhile. A place becomes free when the app has responded to its request, or when the request has
-    /// waited too long.
+    /// Waits for a place; the body is not read meanwhile. A place becomes free when the app has responded to
+    /// its request, or when the request has waited too long.
     async fn place(&self) -> Result<Upload, Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         loop {

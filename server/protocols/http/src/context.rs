@@ -15,7 +15,8 @@ use std::time::{Instant, SystemTime};
 
 /// Bytes per read from a socket. Large enough for a body of 64 KiB together with its head.
 const SCRATCH: usize = 128 << 10;
-/// The memory that an idle connection takes at least, in bytes. What it takes beyond that (encryption, HTTP/2, HTTP/3) is measured.
+/// The minimum memory of an idle connection, in bytes. Memory beyond that (encryption, HTTP/2, HTTP/3) is
+/// measured.
 const CONNECTION: u64 = 2 << 10;
 /// Larger write buffers are not pooled; only one of them is kept.
 const KEPT_OUTPUT: usize = 32 << 10;
@@ -37,7 +38,8 @@ pub struct Connections {
     pub idle: usize,
     /// Connections with a request in progress, tunnels included.
     pub active: usize,
-    /// Hijacked or upgraded connections, and connections of HTTP/2 and HTTP/3 that carry nothing but tunnels: they do not end with a response.
+    /// Hijacked or upgraded connections, and connections of HTTP/2 and HTTP/3 that carry nothing but tunnels:
+    /// they do not end with a response.
     pub tunnels: usize,
 }
 
@@ -48,8 +50,8 @@ pub struct Context<H> {
 }
 
 impl<H> Context<H> {
-    /// Creates a context. The caller runs `timers` on the same thread. Connections read `settings` for every request and deadline, so they follow a
-    /// replacement.
+    /// Creates a context. The caller runs `timers` on the same thread. Connections read `settings` for every
+    /// request and deadline, so they follow a replacement.
     pub fn new(handler: H, settings: impl Into<Current>, timers: Rc<Timers>) -> Rc<Context<H>> {
         let shared = ThreadShared {
             settings: settings.into(),
@@ -73,9 +75,9 @@ impl<H> Context<H> {
         Rc::new(Context { handler, shared: Rc::new(shared) })
     }
 
-    /// Makes each HTTP/1 connection end with its next response (`Connection: close`). Idle connections stay open for that response, because a client
-    /// whose request crosses a close would lose it. HTTP/2 and HTTP/3 announce their end without losing requests; they do that on
-    /// [`Context::drain`].
+    /// Makes each HTTP/1 connection end with its next response (`Connection: close`). Idle connections stay
+    /// open for that response, because a client whose request crosses a close would lose it. HTTP/2 and
+    /// HTTP/3 announce their end without losing requests; they do that on [`Context::drain`].
     pub fn leave(&self) {
         self.shared.leaving.set(true);
     }
@@ -94,13 +96,14 @@ impl<H> Context<H> {
         self.shared.draining.get()
     }
 
-    /// Closes the connection of this rank that is first to make room. Returns `false` if there is none. A connection that waits for the server has
-    /// no rank.
+    /// Closes the connection of this rank that is first to make room. Returns `false` if there is none. A
+    /// connection that waits for the server has no rank.
     pub fn displace(&self, rank: Rank) -> bool {
         self.shared.displace(rank)
     }
 
-    /// Returns whether room may become free soon: a transfer has paused only a moment ago, or a handshake is still running.
+    /// Returns whether room may become free soon: a transfer has paused only a moment ago, or a handshake is
+    /// still running.
     pub fn room_changes_soon(&self) -> bool {
         self.shared.room.changes_soon()
     }
@@ -184,8 +187,8 @@ impl ThreadShared {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Returns the large write buffer if it is free, else any other. Connections use the large buffer in turn, so it stays in the processor's
-    /// caches.
+    /// Returns the large write buffer if it is free, else any other. Connections use the large buffer in
+    /// turn, so it stays in the processor's caches.
     pub(crate) fn take_large_output(&self) -> Output {
         self.large_output.take().unwrap_or_else(|| self.take_output())
     }
@@ -205,8 +208,9 @@ impl ThreadShared {
 
     /// Yields once, so that requests that arrived together are all answered before their responses are sent.
     ///
-    /// Why: a sleeping client is then woken once and finds all responses, instead of being woken for each; and the answering code stays in the
-    /// processor's caches. A lone request does not yield, except for an occasional probe.
+    /// Why: a sleeping client is then woken once and finds all responses, instead of being woken for each;
+    /// and the answering code stays in the processor's caches. A lone request does not yield, except for an
+    /// occasional probe.
     pub(crate) async fn gather(&self) {
         let before = self.answered.get();
         self.answered.set(before.wrapping_add(1));

@@ -61,7 +61,8 @@ fn two(digits: &mut [u8], number: u64) {
     digits[1] = b'0' + (number % 10) as u8;
 }
 
-/// Converts days since 1970-01-01 to year, month and day. Counts 400-year cycles from 1 March of year 0, so that leap days come last.
+/// Converts days since 1970-01-01 to year, month and day. Counts 400-year cycles from 1 March of year 0, so
+/// that leap days come last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);

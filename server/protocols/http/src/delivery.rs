@@ -1,16 +1,21 @@
-//! Detects clients that do not read their responses: [`Delivery`] for a connection over TCP or a Unix socket, [`Watch`] for a QUIC stream.
+//! Detects clients that do not read their responses: [`Delivery`] for a connection over TCP or a Unix socket,
+//! [`Watch`] for a QUIC stream.
 //!
-//! Why: a write only fills the system's buffers, and no event tells whether the client reads them. A client that reads nothing would cost the server
-//! hundreds of kilobytes until the connection is closed, and the system minutes after that. A slow reader, on the other hand, makes room for a write
-//! only now and then, although it never stops reading.
+//! Why: a write only fills the system's buffers, and no event tells whether the client reads them. A client
+//! that reads nothing would cost the server hundreds of kilobytes until the connection is closed, and the
+//! system minutes after that. A slow reader, on the other hand, makes room for a write only now and then,
+//! although it never stops reading.
 //!
 //! Contract:
-//! 1. `timeouts.send` is the longest time in which a client may acknowledge nothing of the data sent to it, whatever the connection does: sending a
-//!    response, waiting for one, idle, a tunnel. Then the connection is cut and unreceived data is discarded.
-//! 2. Progress is measured by acknowledged bytes, not by accepted writes. Where the system does not report acknowledgements, only a client that
-//!    leaves no room for a write is timed, and accepted writes count as progress.
+//! 1. `timeouts.send` is the longest time in which a client may acknowledge nothing of the data sent to it,
+//!    whatever the connection does: sending a response, waiting for one, idle, a tunnel. Then the connection
+//!    is cut and unreceived data is discarded.
+//! 2. Progress is measured by acknowledged bytes, not by accepted writes. Where the system does not report
+//!    acknowledgements, only a client that leaves no room for a write is timed, and accepted writes count as
+//!    progress.
 //! 3. `limits.min_download_rate` is the lowest rate while unacknowledged data exists.
-//! 4. Checks that cost a system call run at most a few times per `timeouts.send`, and never for the first [`SMALL`] bytes.
+//! 4. Checks that cost a system call run at most a few times per `timeouts.send`, and never for the first
+//!    [`SMALL`] bytes.
 //! 5. A client that reads fast and leaves no room for writes gets a larger system buffer ([`crate::unsent`]).
 //! 6. A check is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
@@ -26,8 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Fewer bytes are not watched: they fit into any normal client's window at once.
 const SMALL: u32 = 1 << 10;
-/// The most bytes that a closed connection may leave to the system. It discards them after `timeouts.send`, and the time for which the client has
-/// been reading before the close.
+/// The most bytes that a closed connection may leave to the system. It discards them after `timeouts.send`,
+/// and the time for which the client has been reading before the close.
 const LEFT_BEHIND: u64 = 16 << 10;
 /// The longest and the shortest interval between two checks.
 const LONGEST: Duration = Duration::from_millis(2_500);
@@ -99,7 +104,8 @@ impl Watch {
         }
     }
 
-    /// Judges a client that has not acknowledged everything. `all`: acknowledged bytes of the whole connection, which the rate is based on.
+    /// Judges a client that has not acknowledged everything. `all`: acknowledged bytes of the whole
+    /// connection, which the rate is based on.
     pub(crate) fn judge(
         &mut self,
         progress: Progress,
@@ -156,8 +162,14 @@ impl Delivery {
         changed
     }
 
-    /// Returns whether a client that blocks a write has acknowledged more since the last check. Returns `true` if there was no earlier check.
-    pub(crate) fn has_advanced<S: Transport>(&self, stream: &S, timer: &Timer, shared: &ThreadShared) -> bool {
+    /// Returns whether a client that blocks a write has acknowledged more since the last check. Returns
+    /// `true` if there was no earlier check.
+    pub(crate) fn has_advanced<S: Transport>(
+        &self,
+        stream: &S,
+        timer: &Timer,
+        shared: &ThreadShared,
+    ) -> bool {
         if !self.blocked.get() {
             return false;
         }
@@ -223,7 +235,8 @@ impl Delivery {
         self.watched(|watch| watch.progress)
     }
 
-    /// Returns the time until which the client has received everything written. `None`: the client has everything, as far as known.
+    /// Returns the time until which the client has received everything written. `None`: the client has
+    /// everything, as far as known.
     pub(crate) fn has_until(&self) -> Option<Instant> {
         self.watched(|watch| watch.has_until)
     }
@@ -236,8 +249,9 @@ impl Delivery {
         Some(found)
     }
 
-    /// Waits, with the write direction closed, until the client has nearly everything, has stalled, or the connection must make room. The system
-    /// keeps the rest and discards it after `timeouts.send`. Bytes that still arrive are discarded.
+    /// Waits, with the write direction closed, until the client has nearly everything, has stalled, or the
+    /// connection must make room. The system keeps the rest and discards it after `timeouts.send`. Bytes that
+    /// still arrive are discarded.
     pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &ThreadShared) {
         if self.unproved.get() < SMALL {
             return;
@@ -250,7 +264,8 @@ impl Delivery {
             }
             let send = shared.settings().timeouts.send;
             if left <= LEFT_BEHIND || shared.draining.get() {
-                // The system counts from its first probe of a full window, and goes on counting while the client reads slowly.
+                // The system counts from its first probe of a full window, and goes on counting while the
+                // client reads slowly.
                 let counted =
                     self.watched(|watch| shared.timers.now().saturating_duration_since(watch.begun));
                 return stream.abandon_after(send.saturating_add(counted.unwrap_or_default()));

@@ -1,10 +1,11 @@
 //! Serves HTTP connections: turns bytes into exchanges, and enforces limits and time-outs.
 //!
-//! Why: input from the internet is parsed in one place that refuses everything ambiguous, so a handler behind a [`handler::Exchange`] need not know
-//! where a message ends or which HTTP version it used.
+//! Why: input from the internet is parsed in one place that refuses everything ambiguous, so a handler behind
+//! a [`handler::Exchange`] need not know where a message ends or which HTTP version it used.
 //!
 //! Contract:
-//! 1. [`one::serve`] and [`two::serve`] own one connection until it ends. The handler sees one [`handler::Exchange`] per request.
+//! 1. [`one::serve`] and [`two::serve`] own one connection until it ends. The handler sees one
+//!    [`handler::Exchange`] per request.
 //! 2. A refused message gets a response with its status where that is safe. No later byte of its connection is parsed.
 //! 3. An idle connection owns no buffer.
 //! 4. All work happens on the thread that polls. Each thread has one [`Context`].

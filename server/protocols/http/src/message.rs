@@ -1,7 +1,7 @@
 //! Implements the decisions about requests and responses that all HTTP versions share.
 //!
-//! Why: a response that one version refuses and another one sends would be a security hole in one of them. Handlers can also rely on the same rules
-//! for every version.
+//! Why: a response that one version refuses and another one sends would be a security hole in one of them.
+//! Handlers can also rely on the same rules for every version.
 //!
 //! Contract:
 //! 1. Nothing here depends on how a message is framed on the wire.
@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 /// Files up to this size are read behind the head and written with it, which is cheaper than a second system call.
 pub(crate) const READ_BELOW: u64 = 16 << 10;
 
-/// The most bytes of informational responses that may wait for a client. Beyond that, further ones are dropped: they are optional (RFC 9110 section
-/// 15.2), and an app may send any number of them.
+/// The most bytes of informational responses that may wait for a client. Beyond that, further ones are
+/// dropped: they are optional (RFC 9110 section 15.2), and an app may send any number of them.
 pub(crate) const MOST_INTERIM: usize = 16 << 10;
 
-/// The most request bytes that are read and dropped after a response was sent before the request's end (HTTP/2 and HTTP/3). A client whose upload is
-/// reset at once may not look at the response.
+/// The most request bytes that are read and dropped after a response was sent before the request's end
+/// (HTTP/2 and HTTP/3). A client whose upload is reset at once may not look at the response.
 pub(crate) const DISCARD_BYTES: u32 = 256 << 10;
 /// The longest time for which they are read.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
@@ -34,7 +34,8 @@ pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// Bodies in memory from this size on are counted while the client does not read them.
 pub(crate) const COUNTED: usize = 16 << 10;
 
-/// Returns the failure for a response that is broken off because the server needs its room. `status`: the status that was sent.
+/// Returns the failure for a response that is broken off because the server needs its room. `status`: the
+/// status that was sent.
 pub(crate) fn displaced(status: u16) -> Failure {
     let why = "the client stalled longest, and the server needs the descriptors or memory of its response";
     Failure::client(status, why)
@@ -210,7 +211,8 @@ impl DeclaredLength {
         }
     }
 
-    /// Returns the failure of a piece of `len` bytes that exceeds the declared length. `status`: the status that was sent.
+    /// Returns the failure of a piece of `len` bytes that exceeds the declared length. `status`: the status
+    /// that was sent.
     pub(crate) fn exceeded(&self, status: u16, len: u64) -> Failure {
         let declared = self.declared.unwrap_or(u64::MAX);
         let actual = (declared - self.left).saturating_add(len);
@@ -224,7 +226,8 @@ impl DeclaredLength {
     }
 }
 
-/// Returns the failure if the known length of a body differs from the declared one. The response goes out with the actual length.
+/// Returns the failure if the known length of a body differs from the declared one. The response goes out
+/// with the actual length.
 pub(crate) fn mismatch(response: &Response, actual: u64) -> Option<Failure> {
     // The length of a stream is known only after it was sent.
     if matches!(response.body, Body::Stream(_)) {

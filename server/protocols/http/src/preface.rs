@@ -1,5 +1,5 @@
-//! Detects the HTTP version of a plain connection: an HTTP/2 connection begins with a preface that is not a valid HTTP/1 request (RFC 9113 section
-//! 3.4).
+//! Detects the HTTP version of a plain connection: an HTTP/2 connection begins with a preface that is not a
+//! valid HTTP/1 request (RFC 9113 section 3.4).
 
 use crate::context::Context;
 use crate::one::Link;

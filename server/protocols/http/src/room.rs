@@ -1,16 +1,19 @@
 //! Chooses which connection of a thread is closed for a new one when the server is full.
 //!
-//! Why: a client can hold a connection with hardly any effort: with a handshake, head or upload that never ends, or by not reading. A full server
-//! would refuse all other clients until the deadlines of such connections have passed.
+//! Why: a client can hold a connection with hardly any effort: with a handshake, head or upload that never
+//! ends, or by not reading. A full server would refuse all other clients until the deadlines of such
+//! connections have passed.
 //!
 //! Contract:
-//! 1. Connections make room in this order ([`Rank`]): unproved clients that [`Unproved::first`] selects; the connection that has been idle for the
-//!    longest time; other unproved clients ([`Unproved::next`]); the transfer that has been stalled by its client for the longest time, and at least
-//!    for [`PAUSE`]. A connection that waits for the server is never chosen.
+//! 1. Connections make room in this order ([`Rank`]): unproved clients that [`Unproved::first`] selects; the
+//!    connection that has been idle for the longest time; other unproved clients ([`Unproved::next`]); the
+//!    transfer that has been stalled by its client for the longest time, and at least for [`PAUSE`]. A
+//!    connection that waits for the server is never chosen.
 //! 2. A client is proved by its first complete request. A later incomplete head counts as unproved again.
-//! 3. A connection is chosen once, and the caller wakes it. If its data has arrived meanwhile, another one is chosen instead
-//!    ([`crate::context::Shared::displace_another`]).
-//! 4. For idle connections and transfers, starting and ending a wait is one store. Choosing a connection reads 32 bytes per connection, but is rare.
+//! 3. A connection is chosen once, and the caller wakes it. If its data has arrived meanwhile, another one is
+//!    chosen instead ([`crate::context::Shared::displace_another`]).
+//! 4. For idle connections and transfers, starting and ending a wait is one store. Choosing a connection
+//!    reads 32 bytes per connection, but is rare.
 
 use crate::unproved::{GRACE, Unproved, UnprovedClient};
 use net::Subnet;
@@ -179,8 +182,9 @@ impl Room {
             Rank::Unproved => self.unproved.borrow().first(self.open.get(), now),
             Rank::Idle => self.earliest(|entry| entry.state == RoomState::Idle),
             Rank::Young => self.unproved.borrow().next(),
-            Rank::Stalled => self
-                .earliest(|entry| entry.state == RoomState::Stalled && now.saturating_sub(entry.since) >= PAUSE),
+            Rank::Stalled => self.earliest(|entry| {
+                entry.state == RoomState::Stalled && now.saturating_sub(entry.since) >= PAUSE
+            }),
         };
         self.take(key)
     }
@@ -197,7 +201,8 @@ impl Room {
         self.take(self.earliest(|entry| waits(entry) && entry.address == most))
     }
 
-    /// Returns whether a connection may be able to make room soon: a transfer has just paused or continued, or the server works on a handshake.
+    /// Returns whether a connection may be able to make room soon: a transfer has just paused or continued,
+    /// or the server works on a handshake.
     pub(crate) fn changes_soon(&self) -> bool {
         let changes = |entry: &ConnectionEntry| match entry.state {
             RoomState::Stalled | RoomState::Moving => true,

@@ -1,14 +1,17 @@
-//! Queues connections of unproved clients: the server waits for the rest of a handshake, of a PROXY header, or of a request head.
+//! Queues connections of unproved clients: the server waits for the rest of a handshake, of a PROXY header,
+//! or of a request head.
 //!
-//! Why: such a connection costs its client hardly anything, and the server one of `max_connections`. One client must not take all of them, and
-//! clients that are about to finish must not displace one another.
+//! Why: such a connection costs its client hardly anything, and the server one of `max_connections`. One
+//! client must not take all of them, and clients that are about to finish must not displace one another.
 //!
 //! Contract:
 //! 1. A connection is in the queue while the server waits for its client, not while the server computes.
-//! 2. [`Unproved::first`] makes room before any idle connection. It is the oldest of the address with the most queued connections, if they exceed
-//!    the address's share ([`LEAST_SHARE`], [`SHARE`]); else a connection that has waited for longer than [`GRACE`], of the address with the most;
-//!    else, if more than half of the thread's connections are queued, the oldest of the address with the most.
-//! 3. [`Unproved::next`] makes room when no connection is idle: the oldest of the address with the most queued connections.
+//! 2. [`Unproved::first`] makes room before any idle connection. It is the oldest of the address with the
+//!    most queued connections, if they exceed the address's share ([`LEAST_SHARE`], [`SHARE`]); else a
+//!    connection that has waited for longer than [`GRACE`], of the address with the most; else, if more than
+//!    half of the thread's connections are queued, the oldest of the address with the most.
+//! 3. [`Unproved::next`] makes room when no connection is idle: the oldest of the address with the most
+//!    queued connections.
 //!
 //! Times are milliseconds; nothing here reads a clock.
 
@@ -54,7 +57,8 @@ impl Unproved {
         }
     }
 
-    /// Returns the key of the connection that makes room before idle ones, if any. `open`: the number of open connections of the thread.
+    /// Returns the key of the connection that makes room before idle ones, if any. `open`: the number of open
+    /// connections of the thread.
     pub(crate) fn first(&self, open: usize, now: u64) -> Option<usize> {
         let share = (open / SHARE).max(LEAST_SHARE);
         let (most, oldest) = self.most(|_| true)?;
@@ -71,8 +75,8 @@ impl Unproved {
         self.most(|_| true).map(|(_, oldest)| oldest.key)
     }
 
-    /// Considers the addresses whose oldest connection satisfies `like`. Returns the connection count of the one with the most, and its oldest
-    /// connection.
+    /// Considers the addresses whose oldest connection satisfies `like`. Returns the connection count of the
+    /// one with the most, and its oldest connection.
     fn most(&self, like: impl Fn(&UnprovedClient) -> bool) -> Option<(usize, UnprovedClient)> {
         let oldest = self.addresses.values().filter_map(|all| {
             let (number, oldest) = all.first_key_value()?;

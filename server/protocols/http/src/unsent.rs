@@ -1,12 +1,14 @@
 //! Bounds how much written data may wait in the system's buffers: [`Unsent`], of one TCP connection.
 //!
-//! Why: each listener bounds it by [`net::UNSENT`], so that clients that read nothing cost little. For a fast reader that is too little: the server
-//! would be woken eight times per mebibyte, and the connection would run dry in between.
+//! Why: each listener bounds it by [`net::UNSENT`], so that clients that read nothing cost little. For a fast
+//! reader that is too little: the server would be woken eight times per mebibyte, and the connection would
+//! run dry in between.
 //!
 //! Contract:
-//! 1. A client that has acknowledged [`PROOF`] on this connection gets [`WIDE`] when it leaves no room, until it has received everything written.
-//! 2. At most [`MOST`] connections of the process have that much at a time. This bounds the system's memory for clients that first read fast and
-//!    then stop.
+//! 1. A client that has acknowledged [`PROOF`] on this connection gets [`WIDE`] when it leaves no room, until
+//!    it has received everything written.
+//! 2. At most [`MOST`] connections of the process have that much at a time. This bounds the system's memory
+//!    for clients that first read fast and then stop.
 
 use net::{Transport, UNSENT};
 use std::cell::Cell;

@@ -1,15 +1,17 @@
 //! Counts received body bytes that no handler has taken, per thread.
 //!
-//! Why: each connection's windows bound the bytes that its client may send ahead, but not the sum over thousands of connections.
+//! Why: each connection's windows bound the bytes that its client may send ahead, but not the sum over
+//! thousands of connections.
 //!
-//! Contract: while a thread holds more than [`CEILING`], connections that hold more than [`SMALL`] themselves do not read. Each of them is woken
-//! when there is room again.
+//! Contract: while a thread holds more than [`CEILING`], connections that hold more than [`SMALL`] themselves
+//! do not read. Each of them is woken when there is room again.
 
 use net::Timers;
-use net::memory::{self, MemoryClass, Level};
+use net::memory::{self, Level, MemoryClass};
 use std::cell::{Cell, RefCell};
 
-/// The most bytes that a thread's connections hold before the larger ones have to wait, and the largest part of the memory for all clients.
+/// The most bytes that a thread's connections hold before the larger ones have to wait, and the largest part
+/// of the memory for all clients.
 const CEILING: usize = 64 << 20;
 const PART: u64 = 8;
 /// A connection that holds no more than this keeps reading.

@@ -1,5 +1,6 @@
-//! Measures the cost of a request in the engine alone: receives batches of requests, as a client with many streams sends them, and answers each with
-//! a head and a body. Prints nanoseconds of processor time per request (Linux), so that a busy machine does not matter.
+//! Measures the cost of a request in the engine alone: receives batches of requests, as a client with many
+//! streams sends them, and answers each with a head and a body. Prints nanoseconds of processor time per
+//! request (Linux), so that a busy machine does not matter.
 //!
 //!     cargo run --profile dist -p http2 --example per_request -- [BODY BYTES] [STREAMS] [SECONDS]
 

@@ -65,9 +65,10 @@ pub(crate) struct Discard {
 
 /// The server's end of an HTTP/2 connection.
 ///
-/// The caller reads from the socket and calls [`Connection::receive`]; after each turn it writes [`Connection::output`]. It must not read while more
-/// than a turn's worth of output is unsent (64 KiB, say): response heads are not subject to flow control, so nothing else holds back a client that
-/// sends and never reads.
+/// The caller reads from the socket and calls [`Connection::receive`]; after each turn it writes
+/// [`Connection::output`]. It must not read while more than a turn's worth of output is unsent (64 KiB, say):
+/// response heads are not subject to flow control, so nothing else holds back a client that sends and never
+/// reads.
 ///
 /// Calls for a stream that is gone do nothing, and report that where it matters.
 #[derive(Debug)]
@@ -221,8 +222,8 @@ impl Connection {
         self.going = Going::Final;
     }
 
-    /// Ends the connection: sends GOAWAY with the last accepted stream. Nothing more is received. Responses in progress may continue as far as
-    /// windows are open.
+    /// Ends the connection: sends GOAWAY with the last accepted stream. Nothing more is received. Responses
+    /// in progress may continue as far as windows are open.
     pub fn goaway(&mut self, code: ErrorCode) {
         if self.failed.is_none() {
             self.send_goaway(code, "");
@@ -233,8 +234,9 @@ impl Connection {
         }
     }
 
-    /// Starts a graceful shutdown: sends GOAWAY without a last stream, then, a round trip or a second later, GOAWAY with the last stream. Later
-    /// streams are refused. Close when [`Connection::is_drained`]. Further calls do nothing.
+    /// Starts a graceful shutdown: sends GOAWAY without a last stream, then, a round trip or a second later,
+    /// GOAWAY with the last stream. Later streams are refused. Close when [`Connection::is_drained`]. Further
+    /// calls do nothing.
     pub fn drain(&mut self, now: Instant) {
         if self.going != Going::Not {
             return;
@@ -275,7 +277,8 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Returns whether a frame, a header section or the preface is incomplete, so the connection is not waiting between requests.
+    /// Returns whether a frame, a header section or the preface is incomplete, so the connection is not
+    /// waiting between requests.
     pub fn is_receiving_frame(&self) -> bool {
         self.waiting_since.is_some()
     }
@@ -317,8 +320,8 @@ impl Connection {
         }
     }
 
-    /// Credits `n` bytes of the stream's body that the handler has consumed: the client may send as many again. WINDOW_UPDATE is sent when it is
-    /// worth a frame. When a stream closes, the rest is credited.
+    /// Credits `n` bytes of the stream's body that the handler has consumed: the client may send as many
+    /// again. WINDOW_UPDATE is sent when it is worth a frame. When a stream closes, the rest is credited.
     pub fn credit(&mut self, stream: StreamId, n: usize) {
         let half = self.limits.stream_window / 2;
         let Some(found) = self.streams.get_mut(stream) else { return };

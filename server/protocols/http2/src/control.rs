@@ -52,7 +52,8 @@ impl Connection {
             return Err(protocol("RST_STREAM on an idle stream"));
         }
         let Some(stream) = self.streams.find(header.stream) else {
-            // Both sides have reset it: a later frame of the client was not in flight when it learned of the server's reset.
+            // Both sides have reset it: a later frame of the client was not in flight when it learned of the
+            // server's reset.
             self.streams.reset_by_client(header.stream);
             return Ok(self.budget.spend(Flood::Ignored, 1)?);
         };

@@ -15,8 +15,8 @@ const STALL_CHECK: Duration = Duration::from_secs(1);
 const SPARE_WAIT: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Checks deadlines: call it a few times a second, or when [`Connection::deadline`] has passed. Stalled streams are reset (`Event::Reset`). An
-    /// idle connection frees memory here.
+    /// Checks deadlines: call it a few times a second, or when [`Connection::deadline`] has passed. Stalled
+    /// streams are reset (`Event::Reset`). An idle connection frees memory here.
     ///
     /// # Errors
     /// As [`Connection::receive`]: the client was too slow with a frame or an acknowledgement.
@@ -55,8 +55,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that the client is still receiving, but may not have received data sent since `since`; `None`: it has everything. A window that is
-    /// used up after `since` counts as too small only once the client can have known: a slow client must not lose its streams for that.
+    /// Records that the client is still receiving, but may not have received data sent since `since`; `None`:
+    /// it has everything. A window that is used up after `since` counts as too small only once the client can
+    /// have known: a slow client must not lose its streams for that.
     pub fn behind(&mut self, since: Option<Instant>) {
         self.behind = since;
     }
@@ -203,7 +204,8 @@ mod tests {
         assert_eq!(resets(&[(2, Some(1)), (12, None), (21, None), (22, None)]), [22]);
     }
 
-    /// An idle connection with TLS may hold 16 KiB. This is the engine's part, without the client's header table of up to 6 KiB.
+    /// An idle connection with TLS may hold 16 KiB. This is the engine's part, without the client's header
+    /// table of up to 6 KiB.
     #[test]
     fn an_idle_connection_is_small() {
         assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());

@@ -1,10 +1,11 @@
 //! Drops the rest of a request whose response has been sent (RFC 9113 section 8.1).
 //!
-//! Why: a client in the middle of an upload may drop the response if its stream is reset. So a part of the rest is read and dropped first; most
-//! clients see the response and stop, or reach the end.
+//! Why: a client in the middle of an upload may drop the response if its stream is reset. So a part of the
+//! rest is read and dropped first; most clients see the response and stop, or reach the end.
 //!
 //! Contract:
-//! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then the stream is reset with `NO_ERROR`.
+//! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then the stream is
+//!    reset with `NO_ERROR`.
 //! 2. The connection's window is credited at once: other streams do not wait for this one.
 
 use crate::connection::{Connection, Discard, Reading};
@@ -12,8 +13,8 @@ use crate::{ErrorCode, StreamId};
 use std::time::Instant;
 
 impl Connection {
-    /// Drops the rest of a request whose response has been sent, within limits, and closes the stream. No event follows. Does nothing if the request
-    /// has ended.
+    /// Drops the rest of a request whose response has been sent, within limits, and closes the stream. No
+    /// event follows. Does nothing if the request has ended.
     pub fn discard(&mut self, name: StreamId, now: Instant) {
         if self.discards.iter().any(|discard| discard.stream == name) {
             return;

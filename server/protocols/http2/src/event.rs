@@ -4,7 +4,8 @@ use crate::ErrorCode;
 use fieldcode::RequestHead;
 use handler::Failure;
 
-/// A stream that a client has opened. It stays valid as a name after the stream has closed; calls for it then do nothing.
+/// A stream that a client has opened. It stays valid as a name after the stream has closed; calls for it then
+/// do nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
     pub(crate) id: u32,
@@ -12,7 +13,8 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// Returns the stream's place among the open streams of the connection: a small number, reused after the stream has closed.
+    /// Returns the stream's place among the open streams of the connection: a small number, reused after the
+    /// stream has closed.
     pub fn place(self) -> u32 {
         self.slot
     }
@@ -32,16 +34,17 @@ pub enum Event<'a> {
         /// The request has no body.
         end: bool,
     },
-    /// A request that is malformed or beyond a limit, and may get a response (400, 414, 431, 501). Only `Reset` follows on its stream, whatever the
-    /// client sends. After the response the engine closes the stream as the RFC requires; a caller that sends no response must call
-    /// [`crate::Connection::reset`].
+    /// A request that is malformed or beyond a limit, and may get a response (400, 414, 431, 501). Only
+    /// `Reset` follows on its stream, whatever the client sends. After the response the engine closes the
+    /// stream as the RFC requires; a caller that sends no response must call [`crate::Connection::reset`].
     Refused {
         stream: StreamId,
         /// The response.
         failure: Failure,
     },
-    /// A part of a body, not empty unless it is the end. It may be a part of a DATA frame. Consumed bytes are credited with
-    /// [`crate::Connection::credit`]; until then they count against the stream's window and the connection's.
+    /// A part of a body, not empty unless it is the end. It may be a part of a DATA frame. Consumed bytes are
+    /// credited with [`crate::Connection::credit`]; until then they count against the stream's window and the
+    /// connection's.
     Data {
         stream: StreamId,
         data: &'a [u8],
@@ -50,8 +53,8 @@ pub enum Event<'a> {
     },
     /// The body ended with a well-formed trailer section, which has been dropped. Instead of `end` in `Data`.
     Trailers { stream: StreamId },
-    /// The stream is gone: reset by the client, or by the engine because of the client's error, a stalled window or GOAWAY. Cancel the work for it;
-    /// calls for it do nothing any more.
+    /// The stream is gone: reset by the client, or by the engine because of the client's error, a stalled
+    /// window or GOAWAY. Cancel the work for it; calls for it do nothing any more.
     Reset {
         stream: StreamId,
         /// The code of the RST_STREAM frame.

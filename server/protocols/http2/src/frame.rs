@@ -2,7 +2,8 @@
 
 /// The length of a frame's header.
 pub(crate) const HEADER: usize = 9;
-/// The largest payload that is received and sent: the default of SETTINGS_MAX_FRAME_SIZE, which is also the size of a TLS record.
+/// The largest payload that is received and sent: the default of SETTINGS_MAX_FRAME_SIZE, which is also the
+/// size of a TLS record.
 pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
 /// The largest window.
 pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;

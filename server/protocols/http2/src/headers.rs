@@ -8,7 +8,7 @@ use crate::streams::{Closed, NO_LENGTH, Sending, Stream};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::Flood;
 use fieldcode::{HEADS, Priority, REFUSED};
-use fieldcode::{SectionRefusal, RequestHead, Section};
+use fieldcode::{RequestHead, Section, SectionRefusal};
 
 /// CONTINUATION frames that any section may have.
 const CONTINUATIONS: usize = 8;
@@ -220,8 +220,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether the heads of all open streams stay within limits. A few bytes that refer to one field in the client's table can make a head
-    /// of 64 KiB, which a handler holds while it waits for a window.
+    /// Returns whether the heads of all open streams stay within limits. A few bytes that refer to one field
+    /// in the client's table can make a head of 64 KiB, which a handler holds while it waits for a window.
     #[inline]
     fn has_room_for(&self, head: &RequestHead) -> bool {
         let most = self.limits.head.max_header_bytes.saturating_mul(HEADS);
@@ -277,7 +277,8 @@ impl Connection {
         })
     }
 
-    /// Refuses a stream that must not be opened now: the client repeats its request elsewhere or later (RFC 9113 section 8.7).
+    /// Refuses a stream that must not be opened now: the client repeats its request elsewhere or later (RFC
+    /// 9113 section 8.7).
     #[cold]
     fn refuse(&mut self, id: u32) -> Result<(), ConnectionError> {
         // A stream after the last one of GOAWAY does not count as accepted.

@@ -16,8 +16,8 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Returns the message of a kept body, which always has the same status and the same frozen fields. Returns `None` if there are other fields as
-    /// well, no body, or more fields than fit into one frame.
+    /// Returns the message of a kept body, which always has the same status and the same frozen fields.
+    /// Returns `None` if there are other fields as well, no body, or more fields than fit into one frame.
     #[inline]
     pub(crate) fn of<'a>(body: &'a Kept, status: u16, fields: &Fields) -> Option<&'a Message> {
         if fields.fresh().next().is_some() || body.body().is_empty() || !matches!(status, 200..=203) {

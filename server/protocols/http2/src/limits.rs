@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The limits of one connection. All of them are announced in SETTINGS where HTTP/2 has a parameter for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The limits on each request head. The heads of all open streams together may have 16 times `max_header_bytes`; streams beyond that are refused
-    /// with REFUSED_STREAM.
+    /// The limits on each request head. The heads of all open streams together may have 16 times
+    /// `max_header_bytes`; streams beyond that are refused with REFUSED_STREAM.
     pub head: HeadLimits,
     /// The most open streams; more are refused with REFUSED_STREAM, which clients repeat by themselves.
     pub max_streams: u32,
@@ -21,7 +21,8 @@ pub struct Limits {
     pub settings_timeout: Duration,
     /// How long a stream with data to send may wait for a window before it is reset.
     pub stall_timeout: Duration,
-    /// The most request bytes that are read and dropped after a response was sent before the request's end. After that the stream is reset.
+    /// The most request bytes that are read and dropped after a response was sent before the request's end.
+    /// After that the stream is reset.
     pub discard_bytes: u32,
     /// The longest time for which they are read.
     pub discard_timeout: Duration,

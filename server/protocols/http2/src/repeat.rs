@@ -1,7 +1,8 @@
-//! Recognizes repeated requests: a client that requests the same thing again and again sends the same bytes, which are decoded and checked once.
+//! Recognizes repeated requests: a client that requests the same thing again and again sends the same bytes,
+//! which are decoded and checked once.
 //!
-//! Contract: a head is reused only for the same block, with the same END_STREAM, while the client's table is unchanged. Decoding has no other input,
-//! so the result is the same.
+//! Contract: a head is reused only for the same block, with the same END_STREAM, while the client's table is
+//! unchanged. Decoding has no other input, so the result is the same.
 
 use fieldcode::RequestHead;
 
@@ -30,8 +31,8 @@ impl Repeat {
         self.is(block, end, changes).then(|| head.repeated())
     }
 
-    /// Records a decoded block that did not change the table. The head is kept from the second time on, so that clients whose requests differ pay
-    /// only for a comparison.
+    /// Records a decoded block that did not change the table. The head is kept from the second time on, so
+    /// that clients whose requests differ pay only for a comparison.
     #[inline]
     pub(crate) fn remember(&mut self, block: &[u8], end: bool, changes: u64, head: &RequestHead) {
         if self.is(block, end, changes) {

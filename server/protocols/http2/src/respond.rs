@@ -16,7 +16,8 @@ const COPY_BELOW: usize = 8 << 10;
 /// WINDOW_UPDATE frames that a DATA frame may cause.
 const UPDATES_PER_DATA: u32 = 4;
 
-/// Completes the header section whose HEADERS frame, with a header, begins at `start`. Further frames follow if it is long.
+/// Completes the header section whose HEADERS frame, with a header, begins at `start`. Further frames follow
+/// if it is long.
 fn finish_section(text: &mut Vec<u8>, start: usize, stream: u32) {
     if text.len() - start - HEADER <= MAX_PAYLOAD {
         frame::set_len(text, start);
@@ -50,11 +51,13 @@ impl Connection {
         });
     }
 
-    /// Sends a response's head. `end`: it has no body (HEAD, 204, 304, an empty one). Returns `false` if the stream is gone, or has had its head.
+    /// Sends a response's head. `end`: it has no body (HEAD, 204, 304, an empty one). Returns `false` if the
+    /// stream is gone, or has had its head.
     ///
-    /// Names are written in lower case. `connection`, `keep-alive`, `proxy-connection`, `transfer-encoding`, `upgrade` and `content-length` are left
-    /// out; `content_length` is written if it is given, and `date` (IMF-fixdate) unless the fields have one. Malformed fields
-    /// (`h1::fields_are_clean`) are left out as well. Frozen fields are encoded once.
+    /// Names are written in lower case. `connection`, `keep-alive`, `proxy-connection`, `transfer-encoding`,
+    /// `upgrade` and `content-length` are left out; `content_length` is written if it is given, and `date`
+    /// (IMF-fixdate) unless the fields have one. Malformed fields (`h1::fields_are_clean`) are left out as
+    /// well. Frozen fields are encoded once.
     #[inline]
     pub fn head(
         &mut self,
@@ -92,8 +95,9 @@ impl Connection {
         true
     }
 
-    /// Sends a response with a kept body in one copy. Returns `false` if it has to be sent by [`Connection::head`] and [`Connection::data`], because
-    /// the fields are not all frozen, the date is new, the body is empty or large, or there is no room for it.
+    /// Sends a response with a kept body in one copy. Returns `false` if it has to be sent by
+    /// [`Connection::head`] and [`Connection::data`], because the fields are not all frozen, the date is new,
+    /// the body is empty or large, or there is no room for it.
     #[inline]
     pub fn kept(&mut self, stream: StreamId, status: u16, fields: &Fields, body: &Kept, date: &[u8]) -> bool {
         let len = body.body().len();
@@ -113,7 +117,8 @@ impl Connection {
         true
     }
 
-    /// Returns how many body bytes the stream may send now: the smaller one of both windows; 0 without a head or without a stream.
+    /// Returns how many body bytes the stream may send now: the smaller one of both windows; 0 without a head
+    /// or without a stream.
     #[inline]
     pub fn room(&self, stream: StreamId) -> usize {
         let window = match self.streams.get(stream) {
@@ -123,8 +128,8 @@ impl Connection {
         window.min(self.send_window).max(0) as usize
     }
 
-    /// Marks a stream that has body bytes to send. [`Connection::next_sender`] will return it once, when there is room. The end of a body alone
-    /// needs no turn: [`Connection::data`] sends it at any time.
+    /// Marks a stream that has body bytes to send. [`Connection::next_sender`] will return it once, when
+    /// there is room. The end of a body alone needs no turn: [`Connection::data`] sends it at any time.
     pub fn ready(&mut self, stream: StreamId) {
         if let Some(found) = self.streams.get_mut(stream).filter(|found| found.sending == Sending::Body) {
             found.wants = true;
@@ -143,15 +148,17 @@ impl Connection {
         }
     }
 
-    /// Returns the most urgent ready stream that has room in both windows, and how much it should send now, at least 1 byte. The stream is not ready
-    /// any more: call [`Connection::ready`] again if it has more. Streams are served by urgency (RFC 9218); those of the same urgency in order of
-    /// their numbers, incremental ones in turns.
+    /// Returns the most urgent ready stream that has room in both windows, and how much it should send now,
+    /// at least 1 byte. The stream is not ready any more: call [`Connection::ready`] again if it has more.
+    /// Streams are served by urgency (RFC 9218); those of the same urgency in order of their numbers,
+    /// incremental ones in turns.
     pub fn next_sender(&mut self) -> Option<(StreamId, usize)> {
         while self.send_window > 0 {
             let name = self.schedule.pop()?;
             let Some(stream) = self.streams.get_mut(name) else { continue };
             stream.queued = false;
-            // The stream may have ended since. A change of SETTINGS may have closed its window; then it waits for the next change.
+            // The stream may have ended since. A change of SETTINGS may have closed its window; then it waits
+            // for the next change.
             if stream.wants && stream.send_window > 0 {
                 stream.wants = false;
                 let room = stream.send_window.min(self.send_window) as usize;
@@ -162,9 +169,10 @@ impl Connection {
         None
     }
 
-    /// Sends body bytes as far as both windows allow and returns the rest. `end`: the body ends with them, if there is no rest. May be called right
-    /// after [`Connection::head`] without [`Connection::ready`]: a small response then needs no turn. An empty `data` with `end` needs no window.
-    /// Bytes for a stream that is gone, or has had no head, are dropped (the rest is empty).
+    /// Sends body bytes as far as both windows allow and returns the rest. `end`: the body ends with them, if
+    /// there is no rest. May be called right after [`Connection::head`] without [`Connection::ready`]: a
+    /// small response then needs no turn. An empty `data` with `end` needs no window. Bytes for a stream that
+    /// is gone, or has had no head, are dropped (the rest is empty).
     #[inline]
     #[must_use]
     pub fn data(&mut self, stream: StreamId, mut data: Bytes, end: bool) -> Bytes {
@@ -200,9 +208,10 @@ impl Connection {
         data
     }
 
-    /// Sends one DATA frame whose payload `write` appends to the output: at most as many bytes as its second argument, which is at most `most`, a
-    /// frame (16 KiB) and [`Connection::room`]. `write` is not called if that is 0. It returns whether the body ends with these bytes; nothing is
-    /// sent if it appends nothing and the body continues. Returns the number of bytes sent.
+    /// Sends one DATA frame whose payload `write` appends to the output: at most as many bytes as its second
+    /// argument, which is at most `most`, a frame (16 KiB) and [`Connection::room`]. `write` is not called if
+    /// that is 0. It returns whether the body ends with these bytes; nothing is sent if it appends nothing
+    /// and the body continues. Returns the number of bytes sent.
     ///
     /// Bytes beyond the allowed number are cut off: that is a mistake of the caller.
     pub fn data_with(

@@ -1,5 +1,5 @@
-//! Chooses the stream that sends next (RFC 9218 section 10): by urgency; then non-incremental streams in order of their numbers, and incremental
-//! ones in turns. Where an urgency has both, they alternate.
+//! Chooses the stream that sends next (RFC 9218 section 10): by urgency; then non-incremental streams in
+//! order of their numbers, and incremental ones in turns. Where an urgency has both, they alternate.
 
 use crate::StreamId;
 use fieldcode::Priority;

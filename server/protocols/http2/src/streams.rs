@@ -47,8 +47,8 @@ pub(crate) struct Stream {
     pub(crate) wants: bool,
     /// The stream is in the schedule.
     pub(crate) queued: bool,
-    /// The request was refused, or its response has been sent: nothing more of it is reported. After a response the stream is reset with this code;
-    /// with `NO_ERROR` the rest is dropped first.
+    /// The request was refused, or its response has been sent: nothing more of it is reported. After a
+    /// response the stream is reset with this code; with `NO_ERROR` the rest is dropped first.
     pub(crate) refused: Option<ErrorCode>,
     /// Bytes of the request's head, which its handler holds.
     pub(crate) head: u32,
@@ -73,7 +73,8 @@ pub(crate) struct Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     slab: Slab<Stream>,
-    /// Slots plus one by number, with open addressing; 0 is empty. Its length is a power of two, and half of it stays empty.
+    /// Slots plus one by number, with open addressing; 0 is empty. Its length is a power of two, and half of
+    /// it stays empty.
     index: Vec<u32>,
     /// Streams that have ended or that the client has reset.
     closed: VecDeque<(u32, Closed)>,

@@ -74,8 +74,9 @@ impl UniStream {
         }
     }
 
-    /// Processes bytes of the stream. After the type, the caller must check [`UniStream::kind`]: a second stream of a kind is an error of the
-    /// connection (`StreamCreationError`), and an unknown one need not be read.
+    /// Processes bytes of the stream. After the type, the caller must check [`UniStream::kind`]: a second
+    /// stream of a kind is an error of the connection (`StreamCreationError`), and an unknown one need not be
+    /// read.
     ///
     /// # Errors
     /// The connection has to end.
@@ -273,7 +274,8 @@ fn only_number(payload: &[u8]) -> Result<u64, Error> {
     }
 }
 
-/// Checks SETTINGS (section 7.2.4). None of them changes the server's behaviour, because its encoder uses no dynamic table.
+/// Checks SETTINGS (section 7.2.4). None of them changes the server's behaviour, because its encoder uses no
+/// dynamic table.
 fn settings(mut payload: &[u8]) -> Result<(), Error> {
     let mut seen = Vec::new();
     while !payload.is_empty() {
@@ -291,8 +293,8 @@ fn settings(mut payload: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the beginning of the server's control stream: its type and SETTINGS. `max_field_section` is in bytes, counted as in RFC 9114 section
-/// 4.2.2.
+/// Returns the beginning of the server's control stream: its type and SETTINGS. `max_field_section` is in
+/// bytes, counted as in RFC 9114 section 4.2.2.
 pub fn opening(max_field_section: u64) -> Vec<u8> {
     let mut payload = Vec::new();
     for (name, value) in

@@ -9,7 +9,7 @@ use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
 use crate::qpack;
 use bytes::Bytes;
-use fieldcode::{DataFrames, HeadLimits, SectionRefusal, RequestHead, Section};
+use fieldcode::{DataFrames, HeadLimits, RequestHead, Section, SectionRefusal};
 
 /// An event on the stream.
 #[derive(Debug)]
@@ -296,7 +296,8 @@ mod tests {
         }
     }
 
-    /// Reduces a result to the code or the status that the client gets. The text for the log may depend on how the bytes are split.
+    /// Reduces a result to the code or the status that the client gets. The text for the log may depend on
+    /// how the bytes are split.
     fn known(result: &Result<(), Error>) -> Result<(), (Code, u16)> {
         result.as_ref().copied().map_err(|error| match error {
             Error::Connection(code, _) | Error::Stream(code, _) => (*code, 0),

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// The most idle dedicated connections that are kept for reuse.
 const MAX_IDLE: usize = 16;
 
-/// One shared connection, and dedicated ones for commands that cannot share it: WATCH, blocking commands, subscriptions.
+/// One shared connection, and dedicated ones for commands that cannot share it: WATCH, blocking commands,
+/// subscriptions.
 pub struct RedisClient<S: ReplySink> {
     shared: Dedicated<S>,
     idle: RefCell<Vec<Dedicated<S>>>,

@@ -1,13 +1,16 @@
 //! Implements one connection to Redis and the queue of expected replies: [`RedisConnection`].
 //!
 //! Contract:
-//! 1. Commands are sent in the order of [`RedisConnection::send`]. All commands of one turn of the event loop leave in one write.
-//! 2. Replies are matched by order alone. A dropped [`Reply`] keeps its position in the queue, and its bytes are discarded: no caller ever gets
-//!    another's reply.
-//! 3. After anything that puts the order in doubt (end of stream, I/O error, bytes that are not RESP, an overdue reply) the connection is closed and
-//!    all waiting callers get an error. The next command connects again: at once the first time, then after a pause of 10 ms to 1 s; commands sent
-//!    during the pause fail at once. No command is ever sent twice.
-//! 4. After [`RedisConnection::forbid_reconnect`] the end of the connection is final, because its state (WATCH) is lost with it.
+//! 1. Commands are sent in the order of [`RedisConnection::send`]. All commands of one turn of the event loop
+//!    leave in one write.
+//! 2. Replies are matched by order alone. A dropped [`Reply`] keeps its position in the queue, and its bytes
+//!    are discarded: no caller ever gets another's reply.
+//! 3. After anything that puts the order in doubt (end of stream, I/O error, bytes that are not RESP, an
+//!    overdue reply) the connection is closed and all waiting callers get an error. The next command connects
+//!    again: at once the first time, then after a pause of 10 ms to 1 s; commands sent during the pause fail
+//!    at once. No command is ever sent twice.
+//! 4. After [`RedisConnection::forbid_reconnect`] the end of the connection is final, because its state
+//!    (WATCH) is lost with it.
 
 mod driver;
 
@@ -151,16 +154,16 @@ impl<S: ReplySink> RedisConnection<S> {
         self.inner.borrow_mut().no_reconnect = true;
     }
 
-    /// Undoes [`RedisConnection::forbid_reconnect`]. Returns whether another user may take over the connection: it has not ended, no reply is missing and
-    /// nothing is unsent.
+    /// Undoes [`RedisConnection::forbid_reconnect`]. Returns whether another user may take over the
+    /// connection: it has not ended, no reply is missing and nothing is unsent.
     pub fn allow_reconnect(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.no_reconnect = false;
         inner.ended.is_none() && inner.is_idle()
     }
 
-    /// Sends `count` commands that `write` writes. With `listed` the result is an array of all replies, otherwise the one reply. `timeout` covers
-    /// all replies; `None` waits without limit.
+    /// Sends `count` commands that `write` writes. With `listed` the result is an array of all replies,
+    /// otherwise the one reply. `timeout` covers all replies; `None` waits without limit.
     ///
     /// # Errors
     /// Any error of `write`, or a missing connection.

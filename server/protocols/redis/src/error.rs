@@ -1,6 +1,7 @@
 //! Defines the errors of the client: [`Error`].
 
-/// The kind of an error. The first five are failures of the connection, the others are error replies by their first word.
+/// The kind of an error. The first five are failures of the connection, the others are error replies by their
+/// first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The connection could not be opened, or the server rejected user, password or database.

@@ -24,7 +24,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 /// Connects, authenticates and selects the database, within `connect_timeout`. The parser may already hold bytes.
 ///
 /// # Errors
-/// [`ErrorKind::CannotConnect`], [`ErrorKind::ConnectTimeout`], or the server's error if it rejects user, password or database.
+/// [`ErrorKind::CannotConnect`], [`ErrorKind::ConnectTimeout`], or the server's error if it rejects user,
+/// password or database.
 pub(crate) async fn open(config: &RedisConfig) -> Result<(Box<dyn Duplex>, Parser), Error> {
     let opened = tokio::time::timeout(config.connect_timeout, async {
         let mut stream = connect(config).await.map_err(|why| cannot_connect(config, &why))?;
@@ -69,7 +70,8 @@ async fn connect(config: &RedisConfig) -> Result<Box<dyn Duplex>, String> {
     }
 }
 
-/// Retries while the backlog of the Unix socket is full, because connecting then fails at once. For TCP the kernel retries.
+/// Retries while the backlog of the Unix socket is full, because connecting then fails at once. For TCP the
+/// kernel retries.
 async fn connect_unix(path: &Path) -> std::io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {
@@ -88,8 +90,8 @@ fn set_keepalive(socket: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// Sends AUTH, HELLO and SELECT, which must succeed before any command is sent: a command that ran as another user or in another database would do
-/// harm.
+/// Sends AUTH, HELLO and SELECT, which must succeed before any command is sent: a command that ran as another
+/// user or in another database would do harm.
 async fn greet(config: &RedisConfig, stream: &mut Box<dyn Duplex>, parser: &mut Parser) -> Result<(), Error> {
     let mut out = Vec::new();
     let mut replies = 0;

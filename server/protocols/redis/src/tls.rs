@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
-use trust::{Error, Identity, FilePurpose, Trusted};
+use trust::{Error, FilePurpose, Identity, Trusted};
 
 /// PEM files.
 #[derive(Debug, Clone, Default)]

@@ -1,11 +1,13 @@
-//! Parses the Range header field (RFC 9110 section 14.2) and builds the body of a 206 with several parts (section 14.6).
+//! Parses the Range header field (RFC 9110 section 14.2) and builds the body of a 206 with several parts
+//! (section 14.6).
 //!
 //! Contract of [`parse`]:
 //! 1. A field that is not `bytes=` with well-formed ranges is ignored: [`Ranges::Whole`].
 //! 2. Ranges that begin after the end are dropped. If none is left: [`Ranges::Unsatisfiable`].
 //! 3. Ranges that overlap or touch are merged. The others keep the order of the request.
-//! 4. Excessive requests get the whole file: more than 32 ranges; ranges whose total length exceeds the file's (some bytes twice); more than eight
-//!    parts that, with [`HEAD_ESTIMATE`] bytes of part head each, are longer than the file.
+//! 4. Excessive requests get the whole file: more than 32 ranges; ranges whose total length exceeds the
+//!    file's (some bytes twice); more than eight parts that, with [`HEAD_ESTIMATE`] bytes of part head each,
+//!    are longer than the file.
 
 use bytes::Bytes;
 use handler::held::OpenFile;
@@ -199,8 +201,8 @@ fn body_of(chunk: Chunk) -> Body {
     }
 }
 
-/// Builds the body of a 206 with several parts. Returns its Content-Type, its exact length in bytes, and the stream. `len`: the length of the whole
-/// file. `content_type`: the field of the 200 response.
+/// Builds the body of a 206 with several parts. Returns its Content-Type, its exact length in bytes, and the
+/// stream. `len`: the length of the whole file. `content_type`: the field of the 200 response.
 fn multipart(
     ranges: &[Range<u64>],
     content: impl Into<Content>,

@@ -1,4 +1,5 @@
-//! Media types (RFC 9110 section 8.3.1): the type without its parameters, and whether content of it is worth compressing.
+//! Media types (RFC 9110 section 8.3.1): the type without its parameters, and whether content of it is worth
+//! compressing.
 
 use smallvec::SmallVec;
 

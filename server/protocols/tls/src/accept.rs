@@ -50,7 +50,11 @@ impl Hello {
     ///
     /// # Errors
     /// No common parameters, an invalid client certificate, or the client gave up. The client got an alert.
-    pub async fn answer(self, endpoint: &Endpoint, choice: &CertificateChoice) -> Result<Option<Established>, Failed> {
+    pub async fn answer(
+        self,
+        endpoint: &Endpoint,
+        choice: &CertificateChoice,
+    ) -> Result<Option<Established>, Failed> {
         let name = self.name();
         let config = match choice {
             CertificateChoice::Certificate(certificate) => {

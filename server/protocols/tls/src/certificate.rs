@@ -1,7 +1,8 @@
 //! A certificate with its chain and its private key, checked together.
 //!
 //! Contract:
-//! 1. Every value can serve a handshake: all parts parse, the first certificate is the server's own, and the key matches it.
+//! 1. Every value can serve a handshake: all parts parse, the first certificate is the server's own, and the
+//!    key matches it.
 //! 2. Dates are not checked: an expired certificate is served, because a client can choose to accept it, and
 //!    a server that does not start is worse. [`Certificate::warnings`] reports it.
 
@@ -196,7 +197,8 @@ fn address(bytes: &[u8]) -> Option<String> {
     <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
 }
 
-/// Returns the bytes of a positive DER number without the leading 0 that only marks it as positive. Other programs do not show it.
+/// Returns the bytes of a positive DER number without the leading 0 that only marks it as positive. Other
+/// programs do not show it.
 fn unsigned(bytes: &[u8]) -> &[u8] {
     match bytes {
         [0, rest @ ..] if !rest.is_empty() => rest,

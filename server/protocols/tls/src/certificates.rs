@@ -2,8 +2,9 @@
 //!
 //! Contract:
 //! 1. [`Certificates::set`] replaces all certificates of a source atomically: no handshake sees a part of them.
-//! 2. The first certificate of [`CertificateSource::Files`] is the default, for clients that request no host or an unknown one. Certificates of other
-//!    sources serve clients that request no host, but never an unknown one: that handshake fails with an alert.
+//! 2. The first certificate of [`CertificateSource::Files`] is the default, for clients that request no host
+//!    or an unknown one. Certificates of other sources serve clients that request no host, but never an
+//!    unknown one: that handshake fails with an alert.
 //! 3. Of several certificates for a name, the first is chosen whose signature the client supports.
 //! 4. A reader waits for a writer only as long as it takes to swap a pointer.
 
@@ -30,8 +31,9 @@ pub enum CertificateSource {
 
 /// Creates certificates when a client requests a name that has none.
 pub trait OnDemandHook: Send + Sync {
-    /// Returns the certificate for `name`, a host name in lower case; `None` if there will be none. `client` is the client's address. Its
-    /// handshake waits for the future, but may drop it at any time. The same name can be requested many times at once.
+    /// Returns the certificate for `name`, a host name in lower case; `None` if there will be none. `client`
+    /// is the client's address. Its handshake waits for the future, but may drop it at any time. The same
+    /// name can be requested many times at once.
     fn certificate(
         &self,
         name: String,
@@ -137,7 +139,8 @@ impl Certificates {
         self.expected.read().unwrap_or_else(PoisonError::into_inner).contains(&*normal(name))
     }
 
-    /// Adds a hook that creates certificates for names without one. Hooks are called in the order in which they were added.
+    /// Adds a hook that creates certificates for names without one. Hooks are called in the order in which
+    /// they were added.
     pub fn add_on_demand(&self, hook: Arc<dyn OnDemandHook>) {
         let mut hooks = self.hooks.write().unwrap_or_else(PoisonError::into_inner);
         *hooks = hooks.iter().cloned().chain([hook]).collect();
@@ -171,7 +174,10 @@ impl Certificates {
             // A certificate with another key type may serve, but only with the names of the first one.
             Some(_) => {
                 let first = of(CertificateSource::Files).next()?;
-                best(of(CertificateSource::Files).filter(|other| other.facts().names == first.facts().names), wanted)
+                best(
+                    of(CertificateSource::Files).filter(|other| other.facts().names == first.facts().names),
+                    wanted,
+                )
             }
             None => best(current.sources.values().flatten(), wanted),
         }
@@ -182,7 +188,8 @@ impl Certificates {
     }
 }
 
-/// Returns the first certificate whose signature the client supports, or else the first: the handshake then fails with the right alert.
+/// Returns the first certificate whose signature the client supports, or else the first: the handshake then
+/// fails with the right alert.
 fn best<'a>(
     all: impl Iterator<Item = &'a Arc<Certificate>> + Clone,
     wanted: Wanted<'_>,

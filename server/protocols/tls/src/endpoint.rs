@@ -34,7 +34,7 @@ pub enum Alpn {
 
 /// The TLS rules of an address.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct EndpointRules {
     pub min_version: TlsVersion,
     pub alpn: Alpn,
     /// Whether clients are asked for a certificate.
@@ -45,9 +45,9 @@ pub struct Rules {
     pub strict_names: bool,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for EndpointRules {
+    fn default() -> EndpointRules {
+        EndpointRules {
             min_version: TlsVersion::V1_2,
             alpn: Alpn::Http1,
             verify: Verify::Off,
@@ -89,7 +89,7 @@ impl Endpoint {
     /// # Errors
     /// The authorities of client certificates cannot be used. The text says why.
     pub fn new(
-        rules: &Rules,
+        rules: &EndpointRules,
         own: Option<Arc<Certificates>>,
         shared: Arc<Certificates>,
         secret: &TicketSecret,

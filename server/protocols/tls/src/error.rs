@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The reason why a certificate and a key cannot be used. The text names the expectation and a remedy, but not the file.
+/// The reason why a certificate and a key cannot be used. The text names the expectation and a remedy, but
+/// not the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The chain is invalid.

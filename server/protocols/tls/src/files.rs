@@ -94,7 +94,8 @@ impl Pair {
     /// Checks whether the files have changed.
     pub fn look(&mut self) -> FileChange {
         let seen = (stamp(&self.files.cert), stamp(&self.files.key));
-        // Invalid files are read again: they may have been read in the middle of a write, within the same tick of the clock.
+        // Invalid files are read again: they may have been read in the middle of a write, within the same
+        // tick of the clock.
         if seen == self.seen && self.complained.is_none() {
             return FileChange::None;
         }

@@ -4,7 +4,7 @@
 
 use crate::certificates::Wanted;
 use crate::endpoint::ACME;
-use crate::{Certificate, Endpoint, Failed, OnDemandHook, HandshakeRefusal, Remains};
+use crate::{Certificate, Endpoint, Failed, HandshakeRefusal, OnDemandHook, Remains};
 use net::Transport;
 use rustls::server::{Accepted, Acceptor};
 use rustls::sign::CertifiedKey;
@@ -102,7 +102,8 @@ impl Hello {
         let hello = self.accepted.client_hello();
         let name = hello.server_name();
         let wanted = Wanted { name, address: None, signatures: hello.signature_schemes() };
-        let missing = if name.is_some() { HandshakeRefusal::UnknownName } else { HandshakeRefusal::NoCertificate };
+        let missing =
+            if name.is_some() { HandshakeRefusal::UnknownName } else { HandshakeRefusal::NoCertificate };
         endpoint.default_for(wanted).map(CertificateChoice::Certificate).ok_or(missing)
     }
 

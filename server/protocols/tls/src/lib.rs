@@ -1,7 +1,8 @@
 //! TLS for servers: configurations, certificates by name, session tickets, key files that are read again.
 //!
-//! Why: the sources of certificates (files, ACME, the development authority) and their users (the addresses with `ssl://`) do not know each
-//! other; [`Certificates`] connects them. Only this crate decides the parameters of a handshake.
+//! Why: the sources of certificates (files, ACME, the development authority) and their users (the addresses
+//! with `ssl://`) do not know each other; [`Certificates`] connects them. Only this crate decides the
+//! parameters of a handshake.
 //!
 //! Contract:
 //! 1. TLS 1.2 and 1.3 with Mozilla's "intermediate" configuration (version 5.8), X25519MLKEM768 first; no 0-RTT.
@@ -29,11 +30,11 @@ mod refusal;
 mod secret;
 mod tickets;
 
-pub use accept::{Established, TlsSession, NegotiatedVersion};
+pub use accept::{Established, NegotiatedVersion, TlsSession};
 pub use certificate::{Certificate, CertificateFacts};
-pub use certificates::{Certificates, OnDemandHook, CertificateSource};
+pub use certificates::{CertificateSource, Certificates, OnDemandHook};
 pub use client::ClientCertificate;
-pub use endpoint::{Alpn, Endpoint, Rules};
+pub use endpoint::{Alpn, Endpoint, EndpointRules};
 pub use error::Error;
 pub use failed::{Failed, Remains};
 pub use files::{FileChange, Pair, read_authorities, read_pair};

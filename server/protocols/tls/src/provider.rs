@@ -1,7 +1,8 @@
 //! The cryptography: Mozilla's "intermediate" configuration, version 5.8.
 //!
-//! All suites have forward secrecy and authenticated encryption; there is no finite-field Diffie-Hellman. The server's order counts, with
-//! one exception in [`crate::Endpoint`]: clients that list ChaCha20 first, because they have no AES instructions, get it.
+//! All suites have forward secrecy and authenticated encryption; there is no finite-field Diffie-Hellman. The
+//! server's order counts, with one exception in [`crate::Endpoint`]: clients that list ChaCha20 first,
+//! because they have no AES instructions, get it.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;

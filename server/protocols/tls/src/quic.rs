@@ -2,7 +2,7 @@
 //!
 //! Unlike over TCP, the certificate is chosen during the handshake, so no client waits for a certificate on demand.
 
-use crate::accept::{TlsSession, NegotiatedVersion, iana};
+use crate::accept::{NegotiatedVersion, TlsSession, iana};
 use crate::certificates::Wanted;
 use crate::client::ClientCertificate;
 use crate::endpoint::Endpoint;

@@ -116,11 +116,13 @@ impl fmt::Display for HandshakeRefusal {
             HandshakeRefusal::UnknownName => "there is no certificate for the name that it asks for",
             HandshakeRefusal::NoCertificate => "there is no certificate yet",
             HandshakeRefusal::ClientCertificate => "it has no certificate, or one that does not verify",
-            HandshakeRefusal::ClientRefused => "it does not accept the certificate, or gave up for another reason",
+            HandshakeRefusal::ClientRefused => {
+                "it does not accept the certificate, or gave up for another reason"
+            }
             HandshakeRefusal::Timeout => "it took too long",
             HandshakeRefusal::Closed => "it closed the connection",
             HandshakeRefusal::Displaced => "it was closed to make room for others",
-            HandshakeRefusal::Malformed => "what it sent violates the protocol",
+            HandshakeRefusal::Malformed => "its data violates the protocol",
         })
     }
 }

@@ -54,7 +54,8 @@ impl TicketSecret {
     /// Reads the secret from `file`, which is created if it is missing.
     ///
     /// # Errors
-    /// The file cannot be read or created, other users can read it, or its content is too short. The text names a remedy.
+    /// The file cannot be read or created, other users can read it, or its content is too short. The text
+    /// names a remedy.
     pub fn kept_in(file: &Path) -> Result<TicketSecret, String> {
         loop {
             match read(file) {

@@ -1,6 +1,7 @@
 //! Session tickets (RFC 5077, RFC 8446 section 4.6.1) that need no memory and outlive the process.
 //!
-//! A ticket consists of the name of its key (4 bytes), a random nonce (12), the encrypted session and its tag (AES-256-GCM).
+//! A ticket consists of the name of its key (4 bytes), a random nonce (12), the encrypted session and its tag
+//! (AES-256-GCM).
 //!
 //! Contract:
 //! 1. Keys are derived from the secret, the rules under which sessions began, and the time period

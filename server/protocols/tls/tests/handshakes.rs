@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tls::{
-    Certificate, Certificates, CertificateChoice, Endpoint, Failed, Hello, OnDemandHook, HandshakeRefusal, Rules, TlsSession, CertificateSource,
-    TicketSecret,
+    Certificate, CertificateChoice, CertificateSource, Certificates, Endpoint, EndpointRules, Failed,
+    HandshakeRefusal, Hello, OnDemandHook, TicketSecret, TlsSession,
 };
 use tokio::net::{TcpListener, TcpStream};
 use trust::Secret;
@@ -32,7 +32,7 @@ fn of_kind(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> Arc<Cert
 }
 
 fn endpoint(shared: &Arc<Certificates>) -> Endpoint {
-    Endpoint::new(&Rules::default(), None, shared.clone(), &TicketSecret::new("secret")).unwrap()
+    Endpoint::new(&EndpointRules::default(), None, shared.clone(), &TicketSecret::new("secret")).unwrap()
 }
 
 /// The results of a handshake on both sides.

@@ -1,7 +1,7 @@
-//! Events of requests and workers, and who serves next.
+//! Tests which worker serves which request after events of requests and workers.
 
 use super::*;
-use crate::client::{ClassIndex, Client};
+use crate::client::{ClassIndex, QueueClient};
 use crate::pace::DEEPEST;
 use crate::worker::SILENT;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn pairs(assigned: &[Assignment]) -> Vec<(Ticket, Serial)> {
 }
 
 /// The key of all requests in tests that are not about clients.
-const KEY: QueueKey = QueueKey { class: ClassIndex::DEFAULT, client: Client::All };
+const KEY: QueueKey = QueueKey { class: ClassIndex::DEFAULT, client: QueueClient::All };
 
 #[test]
 fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
@@ -43,7 +43,7 @@ fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
     assert_eq!(tally, Tally { requests: 20, failures: 3, app_us: 400_000 });
     up(&mut dispatch, 2, 4, now);
     assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
-    dispatch.pass_over(1, Reason::Leaving);
+    dispatch.pass_over(1, PassReason::Leaving);
     assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(2));
 }
 
@@ -53,12 +53,12 @@ fn a_worker_that_computes_is_chosen_last_but_before_one_that_is_full() {
     let mut dispatch = Dispatch::new(10).without_prefetching();
     up(&mut dispatch, 1, 3, now);
     up(&mut dispatch, 2, 2, now);
-    dispatch.pass_over(1, Reason::Computing);
+    dispatch.pass_over(1, PassReason::Computing);
     let asked: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, KEY, now).1).collect();
     let go = Admission::Go;
     assert_eq!(asked, [go(2), go(2), go(1), go(1), go(1), Admission::Wait], "nothing in advance");
     assert_eq!(finish(&mut dispatch, 2, 1, now).len(), 1);
-    dispatch.restore(1, Reason::Computing, now, &mut Vec::new());
+    dispatch.restore(1, PassReason::Computing, now, &mut Vec::new());
     finish(&mut dispatch, 1, 1, now);
     finish(&mut dispatch, 1, 1, now);
     assert_eq!(dispatch.ask(0, 9, KEY, now).1, go(1));
@@ -92,7 +92,7 @@ fn a_worker_rests_only_while_nobody_misses_it() {
     let went: Vec<_> = (0..3).map(|_| dispatch.ask(0, 0, KEY, now).1).collect();
     assert_eq!(went, [Admission::Go(2), Admission::Go(2), Admission::Wait]);
     let mut assigned = Vec::new();
-    dispatch.restore(1, Reason::Resting, now, &mut assigned);
+    dispatch.restore(1, PassReason::Resting, now, &mut assigned);
     assert_eq!(assigned.iter().map(|one| one.serial).collect::<Vec<_>>(), [1]);
 }
 
@@ -101,11 +101,11 @@ fn a_worker_that_leaves_or_is_suspended_stands_in_for_nobody() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     (1..=3).for_each(|serial| drop(up(&mut dispatch, serial, 1, now)));
-    dispatch.pass_over(2, Reason::Suspended);
+    dispatch.pass_over(2, PassReason::Suspended);
     assert!(!dispatch.rest(2));
-    dispatch.pass_over(3, Reason::Leaving);
+    dispatch.pass_over(3, PassReason::Leaving);
     assert!(!dispatch.rest(1) && !dispatch.rest(3));
-    dispatch.restore(2, Reason::Suspended, now, &mut Vec::new());
+    dispatch.restore(2, PassReason::Suspended, now, &mut Vec::new());
     assert!(dispatch.rest(1));
 }
 
@@ -176,7 +176,7 @@ fn returned_requests_go_to_other_workers_in_their_order() {
     let [_slow, second, third]: [Ticket; 3] = std::array::from_fn(|_| dispatch.ask(0, 0, KEY, now).0);
     assert_eq!(dispatch.taken(1), 3);
     let mut assigned = Vec::new();
-    dispatch.pass_over(1, Reason::Stalled);
+    dispatch.pass_over(1, PassReason::Stalled);
     let back = [third, second].map(|ticket| TakenBack { turn: None, again: Some((ticket, now, KEY)) });
     dispatch.put_back(1, &back, now, &mut assigned);
     assert_eq!(
@@ -188,7 +188,7 @@ fn returned_requests_go_to_other_workers_in_their_order() {
     finish(&mut dispatch, 1, 0, now);
     let (fourth, admission) = dispatch.ask(0, 0, KEY, now + SILENT * 2);
     assert_eq!(admission, Admission::Wait, "1 has not resumed");
-    dispatch.restore(1, Reason::Stalled, now + SILENT * 2, &mut assigned);
+    dispatch.restore(1, PassReason::Stalled, now + SILENT * 2, &mut assigned);
     assert_eq!(pairs(&assigned), [(fourth, 1)]);
 }
 
@@ -252,7 +252,7 @@ fn a_closed_worker_gets_nothing_more() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10);
     up(&mut dispatch, 1, 1, now);
-    dispatch.pass_over(1, Reason::Leaving);
+    dispatch.pass_over(1, PassReason::Leaving);
     assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Wait);
 }
 
@@ -281,13 +281,13 @@ fn a_suspended_worker_gets_nothing_until_it_is_resumed() {
     up(&mut dispatch, 1, 1, now);
     up(&mut dispatch, 2, 1, now);
     let (first, _) = dispatch.ask(0, 0, KEY, now);
-    dispatch.pass_over(1, Reason::Suspended);
+    dispatch.pass_over(1, PassReason::Suspended);
     let mut assigned = Vec::new();
     dispatch.finished(1, None, None, now, &mut assigned);
     assert_eq!(dispatch.ask_again(first, KEY, now, now).1, Admission::Go(2));
     let (second, admission) = dispatch.ask(0, 0, KEY, now);
     assert_eq!(admission, Admission::Wait);
-    dispatch.restore(1, Reason::Suspended, now, &mut assigned);
+    dispatch.restore(1, PassReason::Suspended, now, &mut assigned);
     assert_eq!(pairs(&assigned), [(second, 1)]);
 }
 
@@ -333,14 +333,15 @@ proptest! {
     }
 }
 
-/// Serves `waiting` requests of one client that sends each anew, and one request at a time of another, by an app that takes 18 to 22 ms, with
-/// these seats. Returns the times of the other client's requests in milliseconds, in order.
+/// Serves `waiting` requests of one client that replaces each finished request, and one request at a time of
+/// another client. The app takes 18 to 22 ms. Returns the times of the other client's requests in
+/// milliseconds, in order.
 fn beside_a_greedy_client(seats: &[u32], waiting: usize) -> Vec<f64> {
     use std::collections::BTreeMap;
     let start = Instant::now();
     let mut dispatch = Dispatch::new(100_000);
     seats.iter().zip(1..).for_each(|(seats, serial)| drop(up(&mut dispatch, serial, *seats, start)));
-    let key = |client| QueueKey { client: Client::Address(client), ..KEY };
+    let key = |client| QueueKey { client: QueueClient::Address(client), ..KEY };
     let random = &mut fastrand::Rng::with_seed(7);
     // Ends of requests by time: seat, turn, the slot that tells the client, and the time in the app.
     type Request = (Serial, Option<Turn>, u32, u64);
@@ -386,7 +387,8 @@ fn a_client_with_one_request_waits_for_one_seat_at_most_beside_one_with_thousand
         for waiting in [200, 2000] {
             let times = beside_a_greedy_client(seats, waiting);
             let p99 = times[times.len() * 99 / 100];
-            // Alone it takes 20 ms: its own time, and the rest of one other request.
+            // Alone, a request takes 20 ms: its own time. Here it also waits for the rest of one other
+            // request.
             assert!(p99 <= 44.0, "{p99} ms with {seats:?} beside {waiting}");
             assert!(times[times.len() - 1] <= 66.0);
         }

@@ -1,8 +1,8 @@
 //! Known crawlers, by the product names in `User-Agent` (RFC 9110 section 10.1.5).
 //!
-//! Why a list, and no pattern such as "bot": programs of customers have such names, too. A crawler that gives
-//! itself the name of a browser is not recognised. One that is not a crawler and gives itself the name of one
-//! waits longer, which is its own fault.
+//! Why a list, and no pattern such as "bot": customers' programs have such names, too. A crawler that uses a
+//! browser's name is not recognised. Another program that uses a crawler's name waits longer, which is its
+//! own fault.
 
 /// Product names in lower case, in order.
 const KNOWN: [&str; 62] = [

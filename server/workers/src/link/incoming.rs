@@ -1,10 +1,10 @@
-//! Receives frames: reads them, does what each says, and settles their effects on seats.
+//! Receives frames: reads them, carries out each, and settles their effects on seats.
 
 use super::Link;
 use crate::call::Call;
 use crate::messages::{Descriptors, End, SupervisorMessage};
 use crate::os::{self, Dropped, Passed};
-use crate::reply::{ReplyHead, ReplyEvent};
+use crate::reply::{ReplyEvent, ReplyHead};
 use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
@@ -135,8 +135,8 @@ impl Link {
         Ok(used)
     }
 
-    /// Does what a frame says: first the frames about the worker, then those about a request, in the order in
-    /// which they can come.
+    /// Carries out a frame: first the kinds that concern the worker, then those that concern a request, in
+    /// their order of arrival.
     fn frame(
         &self,
         frame: &Frame<'_>,
@@ -250,7 +250,7 @@ impl Link {
         fds.pop_front().map(Some).ok_or(Malformed("a frame came without its descriptor"))
     }
 
-    /// Returns the request that a frame is about, and forgets it if the frame is its last.
+    /// Returns the request of a frame, and removes it if the frame is its last.
     fn call(&self, frame: &Frame<'_>) -> Result<Rc<Call>, Malformed> {
         let (id, last) = (frame.header.id, is_last(frame));
         if let Some(scores) = self.scores.as_ref().filter(|_| last) {
@@ -367,7 +367,8 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Resu
     Ok(())
 }
 
-/// Copies a file in memory to the disk, because memory is scarce. `None` if it stays where it is: the disk is full, or is in memory too.
+/// Copies a file from memory to the disk, because memory is scarce. `None` if the file stays in memory: the
+/// disk is full, or is itself in memory.
 fn to_disk(file: &File, mut offset: u64, len: u64, temp_dir: &Path) -> Option<File> {
     if memory::are_files_in_memory() {
         return None;

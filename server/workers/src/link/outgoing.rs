@@ -30,7 +30,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Replaces the sent bytes by the next piece of the upload. Returns false if there is none.
+    /// Replaces the sent bytes by the next piece of the upload. Returns false if there are no more.
     fn go_on(&mut self) -> io::Result<bool> {
         let Some(upload) = self.upload.as_mut().filter(|upload| upload.at < upload.len) else {
             return Ok(false);
@@ -152,8 +152,8 @@ impl Link {
         let mut out = self.out.borrow_mut();
         while let Some(batch) = out.front_mut() {
             if let (Descriptors::Beside(beside), Some(fd)) = (&self.descriptors, &batch.fd) {
-                // The worker has at most as many descriptors pending as it can serve requests, which is far
-                // less than a socket holds.
+                // The worker has at most as many pending descriptors as it can serve requests, far fewer than
+                // a socket holds.
                 os::send(beside, [&[0], &[]], &[fd.as_fd()])?;
                 batch.fd = None;
             }

@@ -1,7 +1,7 @@
 //! A front thread's part of the pool: its links, its queued requests and its mailbox.
 //!
 //! A request is [submitted](submit), and sent on a [link](crate::link). It ends with the last frame of its
-//! response ([`Local::settle`]), or in one of the ways of [`take_back`] and [`overdue`].
+//! response ([`Local::settle`]), or as [`take_back`] and [`overdue`] describe.
 
 mod overdue;
 mod stalled;
@@ -16,7 +16,7 @@ use crate::messages::{End, NewLink, SupervisorMessage, ThreadMessage};
 use crate::os;
 use crate::shared::Shared;
 use crate::spool::Room;
-use queue::{Reason, Serial};
+use queue::{PassReason, Serial};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
@@ -246,7 +246,7 @@ impl Owner for Local {
         let mut queue = self.shared.dispatch(pool);
         for taken_back in returned {
             // Another request in the worker is slow, so it gets no more until it resumes.
-            queue.pass_over(serial, Reason::Stalled);
+            queue.pass_over(serial, PassReason::Stalled);
             queue.put_back(serial, &taken_back, now, &mut assigned);
         }
         if failed > 0 {
@@ -256,7 +256,7 @@ impl Owner for Local {
         for (app, turn) in apps {
             queue.finished(serial, turn, Some(app), now, &mut assigned);
         }
-        (0..resumed).for_each(|_| queue.restore(serial, Reason::Stalled, now, &mut assigned));
+        (0..resumed).for_each(|_| queue.restore(serial, PassReason::Stalled, now, &mut assigned));
         drop(queue);
         self.deliver(assigned);
     }

@@ -7,7 +7,7 @@ use crate::os;
 use queue::Serial;
 use std::time::Duration;
 
-/// How long the fiber of a request that was given up may continue before its seat counts as lost. Ending its
+/// How long the fiber of a request that was given up may continue before its seat counts as stuck. Ending its
 /// wait takes a moment, and then `ensure` and `rescue` blocks of the app run.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
@@ -27,7 +27,8 @@ impl Local {
 
     /// With fibers: gives up requests that were sent longer than `timeout` ago and have no response yet. Such
     /// a fiber ends at the app's next wait, and then the worker is not at fault. If the fiber continues for
-    /// [`LOST_AFTER`], its seat is lost like a stuck thread, and the supervisor replaces the worker.
+    /// [`LOST_AFTER`], its seat counts as stuck, like that of a stuck thread, and the supervisor replaces the
+    /// worker.
     pub(super) fn overdue_since(&self, serial: Serial, timeout: Duration) {
         let now_us = os::monotonic_us();
         let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);

@@ -1,10 +1,12 @@
-//! Responses for which the app waits although their clients do not read.
+//! Ends responses for which the app waits although their clients do not read.
 //!
-//! Why: a response that fits into neither memory nor file makes the app wait for its client, with its thread or fiber. Clients that read
-//! nothing could hold all of them, and nobody else would be served.
+//! Why: a response that fits into neither memory nor a file makes the app wait for its client, which occupies
+//! a thread or fiber. Clients that read nothing could occupy all of them, and no other client would be
+//! served.
 //!
-//! Contract: only while requests wait for a seat of the pool, and only responses whose clients hardly read at all ([`Holding::stalled_since`]).
-//! The one that has stalled longest ends first. Slow readers keep theirs.
+//! Contract: only while requests wait for a seat of the pool, and only responses whose clients hardly read at
+//! all ([`Holding::stalled_since`]). The response that has stalled longest ends first. Slow readers keep
+//! their responses.
 
 use super::Local;
 use handler::held::Holding;

@@ -28,7 +28,7 @@ impl Local {
         self.admitted(ticket, admission, call)
     }
 
-    /// Returns whose turn a request uses if it has to wait.
+    /// Returns the client whose turn a request uses if it has to wait.
     pub(super) fn key(&self, call: &Call) -> QueueKey {
         call.key(self.shared.clients(), &self.settings.get())
     }
@@ -70,7 +70,7 @@ impl Local {
         Ok(())
     }
 
-    /// Carries out assignments in their order: those of this thread directly, others by message.
+    /// Carries out assignments in order: directly for this thread's requests, by message for others.
     pub(super) fn deliver(self: &Rc<Local>, mut assigned: Vec<Assignment>) {
         let mut next = 0;
         // A request that is postponed frees its seat, which adds an assignment to the end.

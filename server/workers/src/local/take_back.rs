@@ -1,5 +1,5 @@
-//! The ways of a request from a worker or the queue: it is abandoned, expires, is taken back unstarted, or its
-//! worker dies.
+//! Removes a request from a worker or the queue: the request is abandoned, expires, is taken back unstarted,
+//! or its worker dies.
 
 use super::Local;
 use crate::call::{Call, CallState};
@@ -37,7 +37,7 @@ impl Local {
         }
     }
 
-    /// Fails a request that the full queue has given up for another client's.
+    /// Fails a request that the full queue dropped for another client's request.
     pub(super) fn displaced(&self, ticket: Ticket) {
         if let Some(call) = self.waiting.take(ticket) {
             call.was_queued(Instant::now(), 0);
@@ -54,7 +54,7 @@ impl Local {
         }
     }
 
-    /// Makes sent requests wait again. Returns what the queue has to know of each.
+    /// Returns sent requests to the queue. Returns the queue's data about each.
     pub(super) fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<TakenBack> {
         let taken_back = |call: Rc<Call>| {
             let turn = call.take_turn();
@@ -79,7 +79,7 @@ impl Local {
         calls.into_iter().map(taken_back).collect()
     }
 
-    /// Takes back the requests that a worker has not started. The worker will return those that it has not
+    /// Takes back the requests that a worker has not started. The worker itself returns those that it has not
     /// read yet.
     pub(super) fn withdraw(self: &Rc<Local>, serial: Serial) {
         let count = self.link(serial).map_or(0, |link| self.withdraw_from(&link));
@@ -114,8 +114,8 @@ impl Local {
         self.shared.report(SupervisorMessage::Cleared { serial, served });
     }
 
-    /// Handles the requests of a dead worker's link: those it had taken up fail, the others go to another
-    /// worker. Returns those that it had taken up.
+    /// Handles the requests of a dead worker's link: requests that it had taken up fail, the others go to
+    /// another worker. Returns the failed ones.
     fn lost(self: &Rc<Local>, link: &Link, taken: &[u64], stuck: bool) -> Vec<Served> {
         let mut served = Vec::new();
         let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
@@ -139,7 +139,7 @@ impl Local {
     }
 }
 
-/// The failure of a probe request, which has no position in the queue and goes to no other worker.
+/// The failure of a probe request, which has no position in the queue and is not sent to another worker.
 fn not_taken_up() -> Failure {
     Failure::app(502, "the worker did not take it up")
 }

@@ -12,8 +12,8 @@ type WaitingCall = (Ticket, Rc<Call>);
 pub(super) struct WaitingCalls(RefCell<Slab<WaitingCall>>);
 
 impl WaitingCalls {
-    /// Asks for a seat with `ask`, which gets the number of a free slot. If the request has to wait, it is kept
-    /// there.
+    /// Asks for a seat with `ask`, which gets the number of a free slot. A request that has to wait is kept
+    /// in that slot.
     pub(super) fn ask(
         &self,
         call: &Rc<Call>,

@@ -1,21 +1,21 @@
-//! The requests that wait for the end of a pause, in order of arrival. Pure: times are passed in.
+//! Queues the requests that wait for the end of a pause, in order of arrival. Pure: times are passed in.
 //!
 //! Contract:
 //! 1. Requests of a pool leave in order of arrival. Pools do not wait for each other.
-//! 2. While requests from before the end of the pause are left, later ones wait behind them. Then the line is
-//!    open again, and those that are left leave as the queue has room.
-//! 3. A request does not wait for room for longer than the given patience after the last one that got some, or
-//!    after the line has opened: the limits of the queue then decide.
-//! 4. A request is on the way from its release until it is in the queue or has gone. The next one is released
-//!    then, unless it is of the same front thread, which wakes its requests in order: two threads would bring
-//!    theirs to the queue in any order.
+//! 2. While requests from before the end of the pause are left, later requests wait behind them. Then the
+//!    line is open again, and the remaining requests leave as the queue has room.
+//! 3. A request waits for room at most for the given patience, counted from the last request that got room or
+//!    from the opening of the line. After that the limits of the queue decide.
+//! 4. A released request is on its way until it is in the queue or its client has gone. Only then is the next
+//!    request released, unless it belongs to the same front thread, which wakes its requests in order; two
+//!    threads could bring theirs to the queue in any order.
 
 use super::{PauseFigures, PausePhase, PauseTerms};
 use queue::PoolIndex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The outcome for a request that comes to the line.
+/// The outcome for a request that enters the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entered {
     /// It does not have to wait.
@@ -29,14 +29,14 @@ pub(super) enum Entered {
 }
 
 #[derive(Debug)]
-pub(super) struct Line<T> {
+pub(super) struct PauseLine<T> {
     phase: PausePhase,
     terms: Option<PauseTerms>,
     /// The number of the next request.
     next: u64,
     pools: Vec<PoolLine<T>>,
     waiting: usize,
-    /// The first number of a request that came after the end of the pause.
+    /// The number of the first request that came after the end of the pause.
     first_after: u64,
     /// When the last request from before the end of the pause had left, or the pause ended without any.
     open_since: Option<Instant>,
@@ -55,10 +55,10 @@ struct PoolLine<T> {
     advanced: Option<Instant>,
 }
 
-impl<T> Line<T> {
-    pub(super) fn new(pools: usize) -> Line<T> {
+impl<T> PauseLine<T> {
+    pub(super) fn new(pools: usize) -> PauseLine<T> {
         let pool = || PoolLine { waiting: BTreeMap::new(), on_the_way: 0, advanced: None };
-        Line {
+        PauseLine {
             phase: PausePhase::Off,
             terms: None,
             next: 0,
@@ -94,7 +94,7 @@ impl<T> Line<T> {
         Some(self.waiting)
     }
 
-    /// Refuses all requests from now on, if the app is paused. Returns those that wait.
+    /// Refuses all requests from now on, if the app is paused. Returns the waiting ones.
     pub(super) fn refuse(&mut self) -> Vec<T> {
         if self.phase != PausePhase::On {
             // Requests that are being released go to the app, as they would without the shutdown.
@@ -111,8 +111,8 @@ impl<T> Line<T> {
             .collect()
     }
 
-    /// Takes a request of a front thread in, if it has to wait. `concerns`: whether the pause with these paths
-    /// concerns it.
+    /// Adds a request of a front thread to the line, if it has to wait. `concerns` tells whether a pause with
+    /// these paths concerns the request.
     pub(super) fn enter(
         &mut self,
         pool: PoolIndex,
@@ -141,7 +141,7 @@ impl<T> Line<T> {
         Entered::Waits(number)
     }
 
-    /// Removes a request whose client has gone. It may have been released meanwhile.
+    /// Removes a request whose client has gone. The request may have been released already.
     pub(super) fn leave(&mut self, pool: PoolIndex, number: u64, now: Instant) {
         let its = &mut self.pools[usize::from(pool.0)];
         if its.waiting.remove(&number).is_some() {
@@ -153,7 +153,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Records that a released request is in the queue, or has gone.
+    /// Records that a released request is in the queue, or that its client has gone.
     pub(super) fn arrived(&mut self, pool: PoolIndex) {
         let its = &mut self.pools[usize::from(pool.0)];
         its.on_the_way = its.on_the_way.saturating_sub(1);
@@ -164,8 +164,8 @@ impl<T> Line<T> {
         self.pools[usize::from(pool.0)].on_the_way > 0
     }
 
-    /// Takes the next requests of a pool and of one front thread from the line, if the pause is over. `room`: how
-    /// many more the queue has room for.
+    /// Removes the next requests of a pool and of one front thread from the line, if the pause is over.
+    /// `room`: the number of requests that the queue has room for.
     pub(super) fn release(
         &mut self,
         pool: PoolIndex,

@@ -1,22 +1,22 @@
-//! A pause: requests for the app wait in the front, and no worker gets any.
+//! Pauses the app: its requests wait in the front, and no worker gets a request.
 //!
 //! Why not in the queue: the number of workers follows the waits of the queue, and its figures and time-outs
-//! are about an app that is busy. A paused app is idle on purpose.
+//! describe a busy app. A paused app is idle on purpose.
 //!
 //! Contract:
 //! 1. Without a pause a request costs one relaxed load.
-//! 2. Requests that the queue or a worker has when the pause begins end normally. All later ones wait in the
-//!    [`Line`], of every front thread.
-//! 3. A pause ends by itself when its time is over, whatever has become of the command that began it.
+//! 2. Requests that are in the queue or a worker when the pause begins end normally. All later requests, of
+//!    every front thread, wait in the [`PauseLine`].
+//! 3. A pause ends when its time is over, even if the command that began it has gone.
 //! 4. The requests then go to the queue in order of arrival, no faster than seats become free
-//!    ([`crate::resume`]), so the limits of the queue are not met by a crowd. Later requests wait behind them.
-//! 5. A shutdown refuses all of them (503), because the app may not be asked yet.
+//!    ([`crate::resume`]), so they do not exceed the limits of the queue. Later requests wait behind them.
+//! 5. A shutdown refuses all waiting requests (503), because the pause forbids passing them to the app.
 
 mod line;
 
 use handler::path::Path;
 use handler::{Client, Failure};
-use line::{Entered, Line};
+use line::{Entered, PauseLine};
 use queue::PoolIndex;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -55,19 +55,19 @@ pub enum PausePhase {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PauseFigures {
     pub phase: PausePhase,
-    /// The terms; `None` if there has been no pause, or a shutdown has ended it.
+    /// The terms; `None` if there was no pause, or a shutdown ended it.
     pub terms: Option<PauseTerms>,
     /// Requests that wait.
     pub waiting: usize,
     /// Requests that have waited, since the start of the server.
     pub held: u64,
-    /// Requests that were refused because too many waited, since the start of the server.
+    /// Requests refused because too many were waiting, since the start of the server.
     pub refused: u64,
-    /// Requests whose client went away while they waited, since the start of the server.
+    /// Requests whose client disconnected while they waited, since the start of the server.
     pub left: u64,
 }
 
-/// The fate of a waiting request.
+/// The outcome for a waiting request.
 #[derive(Debug)]
 enum Fate {
     Go,
@@ -79,7 +79,7 @@ enum Fate {
 pub struct Pause {
     /// Whether requests may have to wait.
     closed: AtomicBool,
-    line: Mutex<Line<oneshot::Sender<Fate>>>,
+    line: Mutex<PauseLine<oneshot::Sender<Fate>>>,
     changed: Notify,
     /// No released request is on its way to the queue any more.
     arrived: Notify,
@@ -87,7 +87,7 @@ pub struct Pause {
 
 impl Pause {
     pub(crate) fn new(pools: usize) -> Pause {
-        let (closed, line) = (AtomicBool::new(false), Mutex::new(Line::new(pools)));
+        let (closed, line) = (AtomicBool::new(false), Mutex::new(PauseLine::new(pools)));
         Pause { closed, line, changed: Notify::new(), arrived: Notify::new() }
     }
 
@@ -110,10 +110,10 @@ impl Pause {
         self.change(|line| line.end(Instant::now()))
     }
 
-    /// Refuses the requests that wait, and later ones, because the server is shutting down. Does nothing
+    /// Refuses the waiting requests, and later ones, because the server is shutting down. Does nothing
     /// without a pause.
     pub fn refuse(&self) {
-        let waiting = self.change(Line::refuse);
+        let waiting = self.change(PauseLine::refuse);
         tell(waiting, || Fate::Refused(shutting_down()));
     }
 
@@ -154,14 +154,14 @@ impl Pause {
         self.line().waiting_of(pool) > 0
     }
 
-    /// Passes on as many requests of this pool as its queue has room for; see [`Line::release`].
+    /// Passes on as many requests of this pool as its queue has room for; see [`PauseLine::release`].
     pub(crate) fn release(&self, pool: PoolIndex, room: usize, patience: Duration) {
         let released = self.change(|line| line.release(pool, room, patience, Instant::now()));
         tell(released, || Fate::Go);
     }
 
-    /// Waits with a request of this pool and path, on front thread `thread`, until the pause lets it go on. `None`: it does not have to
-    /// wait.
+    /// Waits until the pause releases a request of this pool and path, on front thread `thread`. Returns
+    /// `None` at once if the pause does not concern it.
     ///
     /// # Errors
     /// Too many requests wait, the server is shutting down, or the client has gone.
@@ -198,8 +198,8 @@ impl Pause {
         }
     }
 
-    /// Changes the line, and what requests see of it.
-    fn change<R>(&self, change: impl FnOnce(&mut Line<oneshot::Sender<Fate>>) -> R) -> R {
+    /// Changes the line, and updates the flags that requests read.
+    fn change<R>(&self, change: impl FnOnce(&mut PauseLine<oneshot::Sender<Fate>>) -> R) -> R {
         let mut line = self.line();
         let before = line.phase();
         let result = change(&mut line);
@@ -212,7 +212,7 @@ impl Pause {
         result
     }
 
-    fn line(&self) -> MutexGuard<'_, Line<oneshot::Sender<Fate>>> {
+    fn line(&self) -> MutexGuard<'_, PauseLine<oneshot::Sender<Fate>>> {
         // A panic elsewhere leaves the line usable: its data is plain and valid after every statement.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,12 +252,12 @@ impl Drop for PausedRequest<'_> {
     }
 }
 
-/// Tells requests their fate. A client that has just gone does not hear it.
+/// Resolves the waiting requests; cancelled ones are ignored.
 fn tell(waiting: Vec<oneshot::Sender<Fate>>, fate: impl Fn() -> Fate) {
     waiting.into_iter().for_each(|waiting| drop(waiting.send(fate())));
 }
 
-/// Returns whether a path is one of the prefixes, or below one. No prefixes: every path is.
+/// Returns whether a path is one of the prefixes, or below one. Without prefixes, every path is.
 fn is_below(prefixes: &[String], path: &[u8]) -> bool {
     prefixes.is_empty() || {
         let path = Path::new(path);
@@ -265,7 +265,7 @@ fn is_below(prefixes: &[String], path: &[u8]) -> bool {
     }
 }
 
-/// Returns the failure of a request that finds the line full. It may come again when the pause is over.
+/// Returns the failure of a request that finds the line full. The client may retry when the pause is over.
 fn full(max: usize, until: Option<Instant>) -> Failure {
     let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
     Failure::busy_for(

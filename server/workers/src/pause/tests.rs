@@ -13,13 +13,13 @@ fn terms(max: usize, paths: &[&str]) -> PauseTerms {
 }
 
 /// A line of two pools that is paused.
-fn paused(max: usize) -> Line<u32> {
-    let mut line = Line::new(2);
+fn paused(max: usize) -> PauseLine<u32> {
+    let mut line = PauseLine::new(2);
     line.begin(terms(max, &[])).unwrap();
     line
 }
 
-fn enter(line: &mut Line<u32>, pool: PoolIndex, request: u32) -> Entered {
+fn enter(line: &mut PauseLine<u32>, pool: PoolIndex, request: u32) -> Entered {
     line.enter(pool, 0, |paths| is_below(paths, b"/"), request)
 }
 
@@ -120,7 +120,7 @@ fn threads_take_turns_so_that_the_order_is_kept() {
 
 #[test]
 fn only_the_paths_of_the_pause_wait() {
-    let mut line: Line<u32> = Line::new(1);
+    let mut line: PauseLine<u32> = PauseLine::new(1);
     line.begin(terms(5, &["/orders", "/api/v2"])).unwrap();
     let mut of = |path: &[u8]| line.enter(ONE, 0, |paths| is_below(paths, path), 0) != Entered::Passes;
     for path in [&b"/orders"[..], b"/orders/7", b"/%6frders", b"//orders", b"/api/v2/x"] {
@@ -153,7 +153,7 @@ fn a_shutdown_refuses_what_waits_and_what_comes() {
     assert_eq!(line.refuse(), [0, 1]);
     assert_eq!(enter(&mut line, ONE, 2), Entered::Refused);
     assert_eq!((line.end(Instant::now()), line.begin(terms(1, &[])).is_err()), (None, true));
-    let mut open: Line<u32> = Line::new(1);
+    let mut open: PauseLine<u32> = PauseLine::new(1);
     assert!(open.refuse().is_empty());
     assert_eq!(enter(&mut open, ONE, 0), Entered::Passes, "without a pause nothing is refused");
 }
@@ -180,10 +180,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens, no request is lost or released twice, and those of a pool leave in order.
+    /// Whatever happens, no request is lost or released twice, and the requests of a pool leave in order.
     #[test]
     fn every_request_leaves_once_and_in_order(steps in prop::collection::vec(step(), 0..80)) {
-        let (mut line, now) = (Line::<u32>::new(2), Instant::now());
+        let (mut line, now) = (PauseLine::<u32>::new(2), Instant::now());
         let mut waiting: Vec<(u8, u64, u32)> = Vec::new();
         let (mut next, mut last) = (0, [None; 2]);
         for step in steps {

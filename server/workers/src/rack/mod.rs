@@ -7,7 +7,7 @@ mod reply_body;
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
 use crate::pause::PausedRequest;
-use crate::reply::{ReplyHead, ReplyEvent};
+use crate::reply::{ReplyEvent, ReplyHead};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
 use encode::{Samples, encode};
@@ -94,7 +94,11 @@ impl Rack {
     /// Submits a request, at once unless other responses on its connection hold their share of memory. In
     /// that case the request first waits until its client has taken some of them; no worker is held
     /// meanwhile.
-    async fn submit(&self, call: &Rc<Call>, client: &Rc<dyn Client>) -> Result<Option<ResponseTurn>, Failure> {
+    async fn submit(
+        &self,
+        call: &Rc<Call>,
+        client: &Rc<dyn Client>,
+    ) -> Result<Option<ResponseTurn>, Failure> {
         let turn = match client.account().filter(|account| account.must_wait()) {
             Some(account) => Some(Box::pin(turn(&account, &**client)).await?),
             None => None,

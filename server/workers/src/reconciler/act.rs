@@ -7,7 +7,7 @@ use queue::Serial;
 use stats::{DeathCause, ReforkOutcome, ReloadOutcome};
 use std::time::{Duration, Instant};
 
-/// The caller of a reload, who is told its steps. The rim gives the numbers.
+/// Identifies the source of a reload order, which receives its steps. The supervisor assigns the numbers.
 pub type Caller = u32;
 
 /// A step from what exists towards what should exist.

@@ -1,4 +1,4 @@
-//! The changes of what exists, by the word of the kernel, of the processes, and of measurements.
+//! The changes that the kernel, the processes and measurements report.
 
 use super::growth::Sample;
 use super::recycle::Figures;
@@ -14,7 +14,7 @@ pub enum Change {
         generation: Generation,
         usable: Result<(), String>,
     },
-    /// The template has forked the worker in this scoreboard slot; `None`: it could not.
+    /// The template has forked the worker in this scoreboard slot; `None` if it failed.
     Forked {
         generation: Generation,
         index: u32,
@@ -37,17 +37,16 @@ pub enum Change {
     Tried(Result<String, String>),
     /// The figures of the workers that take requests, for limits and reforks.
     Workers(Vec<Figures>),
-    /// The load since the last sample, for the number of workers. The second part is the worker that is
-    /// missed least.
+    /// The load since the last sample, for the number of workers, and the best worker to stop.
     Load(Box<Sample>, Option<Serial>),
     /// Time has passed.
     Tick,
 }
 
-/// How a worker gets on.
+/// A worker's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// A signal from outside told the worker to stop.
+    /// A signal from another process told the worker to stop.
     Stopping,
     /// The worker makes no progress and gets no requests for now.
     Suspended {

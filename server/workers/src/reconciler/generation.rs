@@ -22,10 +22,10 @@ pub(super) enum Template {
 /// The purpose of a generation's workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The wanted workers, or those that take over from them.
+    /// The wanted workers, or the workers that replace them.
     Service,
-    /// One worker is tried beside the wanted ones and does not count as one of them. It gets requests only
-    /// if it has a `share` of them, in per cent.
+    /// One worker is tried in addition to the wanted workers. It gets requests only if it has a `share` of
+    /// them, in per cent.
     Trial { share: Option<u32> },
     /// The generation has been replaced. Its template stays, so that it can take over again.
     Spare,
@@ -87,7 +87,7 @@ impl GenerationState {
     /// Counts a worker that failed before it was ready.
     pub(super) fn boot_failed(&mut self, now: Instant) {
         self.boot_failures += 1;
-        // A single failure after successes may be an accident; from the second on there is a cause.
+        // A single failure after successes may be an accident; a second failure has a cause.
         let counted = self.boot_failures - u32::from(self.proven);
         self.not_before = Some(now + wait(counted, LONGEST_BOOT_WAIT));
     }

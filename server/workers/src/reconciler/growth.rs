@@ -1,5 +1,5 @@
-//! The rule of growth: the number of workers within a range. Pure: takes samples and the time, and returns decisions with
-//! their reasons.
+//! The rule of growth: the number of workers within a range. Pure: takes samples and the time, and returns
+//! decisions with their reasons.
 //!
 //! Why queue time: it is what clients experience, and it means the same for apps that wait and apps that
 //! compute. Whether another worker would help is a second question: it needs idle CPU and memory. Why quick
@@ -79,7 +79,7 @@ impl fmt::Display for Range {
 pub struct Memory {
     /// The PSS of all processes.
     pub taken: u64,
-    /// The PSS of the largest worker; `None` before it is measured.
+    /// The PSS of the largest worker; `None` before the measurement.
     pub worker: Option<u64>,
     /// The memory that the server may use: the limit of the control group, or the machine's memory.
     pub limit: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns whether one more worker fits; `None` if that is not known yet.
+    /// Returns whether one more worker fits; `None` while that is unknown.
     fn has_room(&self) -> Option<bool> {
         let Some(limit) = self.limit else { return Some(true) };
         let worker = self.worker?;
@@ -144,7 +144,7 @@ pub enum Decision {
     Grow(String),
     /// Remove a worker.
     Shrink(String),
-    /// Another worker is called for, but would not help or is not possible.
+    /// Another worker is needed, but would not help or is not possible.
     Stay(String),
 }
 
@@ -277,7 +277,7 @@ impl Growth {
         self.stepped.is_none_or(|at| now.saturating_duration_since(at) >= after)
     }
 
-    /// Returns why another worker is called for.
+    /// Returns why another worker is needed.
     fn pressure(&self) -> Option<String> {
         let pressed = self.recent.iter().filter(|(_, sample)| sample.is_pressed()).count();
         if pressed >= PRESSED {

@@ -7,7 +7,7 @@
 //! leave together.
 //!
 //! Contract:
-//! 1. A worker is recycled gracefully: its successor is ready before it is told to finish. The next one waits
+//! 1. A worker is recycled gracefully: it gets DRAIN only when its successor is ready. The next one waits
 //!    until it is gone.
 //! 2. For its memory, a worker is recycled after [`YOUNG`] at the earliest: the successor of a worker that
 //!    exceeds the limit sooner would exceed it just as soon.

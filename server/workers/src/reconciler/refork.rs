@@ -206,7 +206,7 @@ impl Reconciler {
         (self.rules.refork.state, self.rules.refork.new) = (State::Becoming, new);
     }
 
-    /// Takes the news, and goes on as far as possible.
+    /// Handles new events, and continues as far as possible.
     pub(super) fn observe_refork(&mut self) {
         for news in std::mem::take(&mut self.rules.refork.news) {
             match news {

@@ -84,8 +84,7 @@ impl Reconciler {
         }
     }
 
-    /// Adds a worker, or removes one, because of a signal. `auto`: the number would be chosen by the server
-    /// otherwise.
+    /// Adds or removes a worker because of a signal. `auto`: otherwise the server would choose the number.
     pub fn resize(&mut self, more: bool, auto: bool, now: Instant) -> Vec<Act> {
         self.now = now;
         if !self.source.can_replace {
@@ -110,8 +109,8 @@ impl Reconciler {
         self.settle_all()
     }
 
-    /// Sets the allowed range of workers, and moves the number into it. Does nothing if it is the one in
-    /// force.
+    /// Sets the allowed range of workers, and moves the number into it. Does nothing if the range is
+    /// unchanged.
     pub fn allow(&mut self, range: Workers, why: &str, now: Instant) -> Vec<Act> {
         self.now = now;
         if range == self.rules.sizes.range && !self.rules.sizes.growth.is_pinned() {

@@ -16,7 +16,7 @@ pub const DEFAULT: Pool = 0;
 /// The processes that should exist. Only reloads, signals, the load and limits change this value.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// The code in force: that of templates which replace dead ones.
+    /// The code in force, which replacement templates load.
     pub code: Code,
     /// The number of workers of each pool. All of them are forked from the same template.
     pub counts: Vec<usize>,
@@ -75,7 +75,7 @@ impl Default for Plan {
 /// The abilities of the source of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether a worker can be ended and another one started in its place, also of other code.
+    /// Whether a worker can be ended and another worker started instead, also with other code.
     pub can_replace: bool,
     /// Whether a worker can leave a template behind.
     pub can_fork: bool,

@@ -37,7 +37,7 @@ pub(super) struct Worker {
     pub(super) retiring: bool,
 }
 
-/// The signs of life that a worker has given, besides its state.
+/// The events that a worker has reported, besides its state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Signs {
     /// When the worker reported that it is ready. That can precede the report of its fork, because the two

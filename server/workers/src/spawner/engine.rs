@@ -1,8 +1,8 @@
 //! Detects the engine of a Ruby. Only CRuby can fork; workers of other engines are spawned.
 //!
-//! Contract: each Ruby is asked once. The default, `ruby` from the PATH, is not asked, because that would
-//! delay the start of every server. A Ruby that does not answer counts as CRuby; starting it then reports the
-//! error.
+//! Contract: each Ruby is started once to report its engine. The default, `ruby` from the PATH, is not,
+//! because that would delay the start of every server. A Ruby that does not report counts as CRuby; starting
+//! it for real then reports the error.
 
 use super::prepared::command;
 use settings::{Pool, Settings};
@@ -33,8 +33,8 @@ pub fn without_fork(settings: &Settings) -> Option<String> {
     answer
 }
 
-/// Returns the pools of workers with this Ruby, the default one first. One that cannot fork has no fibers:
-/// threads serve in the default pool, which also has the paths of the pools of fibers.
+/// Returns the pools of workers with this Ruby, the default one first. A Ruby that cannot fork has no fibers:
+/// threads serve in the default pool, which also gets the paths of the pools of fibers.
 pub fn pools(settings: &Settings) -> Vec<Pool> {
     let mut all: Vec<Pool> =
         std::iter::once(settings.default_pool()).chain(settings.pools.iter().cloned()).collect();

@@ -170,7 +170,7 @@ pub(crate) fn listening(addresses: &[String]) -> Vec<Vec<u8>> {
     list(order::LISTENING, addresses.iter().map(|address| address.clone().into_bytes()))
 }
 
-/// The request of an attached process to stop was received, and the shutdown may take so long.
+/// The request of an attached process to stop was received, and the shutdown may take `within`.
 pub(crate) fn stopping(within: Duration) -> Vec<Vec<u8>> {
     vec![order::STOPPING.into(), within.as_millis().to_string().into_bytes()]
 }

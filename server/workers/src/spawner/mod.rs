@@ -54,7 +54,8 @@ pub struct BootConfig {
 pub struct ServiceOrder {
     /// The name of the service, and the arguments of its guard.
     pub words: Vec<String>,
-    /// The guard's end of its socket. The other end sees the outcome of the order in any case.
+    /// The guard's end of its socket. The order's sender holds the other end, and sees the outcome in any
+    /// case.
     pub socket: UnixStream,
     /// The executable of the guard.
     pub program: File,

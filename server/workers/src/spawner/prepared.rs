@@ -2,10 +2,10 @@
 //! to load the app.
 //!
 //! Why first: `puma.rb` sets the listening addresses and the number of workers, and its blocks must stay in
-//! the process that loads the app. So the first template is started before there is an event loop, and handed
-//! on.
+//! the process that loads the app. So the first template starts before there is an event loop, and is handed
+//! over to it.
 //!
-//! Contract: a process that is never taken is killed.
+//! Contract: a process that is not handed over is killed.
 
 use super::message::{self, TemplateMessage};
 use super::{allocator, fiber_stack};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::process::{DUMP, catches_dump};
 
-/// A process that has been told nothing about the app yet. Dropping it kills the process.
+/// A process that has not been ordered to load the app yet. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Prepared {
     child: Option<Child>,
@@ -86,7 +86,7 @@ impl Prepared {
         Ok((prepared, evaluated))
     }
 
-    /// Does the same with an existing process at the other end of `socket`, which is the worker.
+    /// Does the same with the existing process at the other end of `socket`, which is the worker.
     ///
     /// # Errors
     /// See [`Prepared::configure`].
@@ -132,7 +132,8 @@ pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsSt
 /// The time limit for the reply with a backtrace.
 const ASKED: Duration = Duration::from_secs(1);
 
-/// Has `file` evaluated by the process at the other end of `socket`, which is `child` if it was started here.
+/// Makes the process at the other end of `socket` evaluate `file`. `child` is set if the process was started
+/// here.
 fn ask_for(
     file: &PumaFile,
     socket: &UnixStream,
@@ -144,7 +145,7 @@ fn ask_for(
     match ask(socket, &message::encode(&message::configure(file)), within) {
         Ok(Some(TemplateMessage::Configured(evaluated))) => Ok(evaluated),
         Ok(Some(other)) => Err(format!("{shown}: the template's first message was {other:?}")),
-        Ok(None) => Err(format!("{shown}: the process that evaluates it has ended; what it wrote is above")),
+        Ok(None) => Err(format!("{shown}: the process that evaluates it has ended; its output is above")),
         Err(e) if timed_out(&e) => {
             let text =
                 format!("{shown} was not evaluated within timeouts.worker_boot ({} s)", within.as_secs_f64());

@@ -2,7 +2,7 @@
 //! itself, or a spawner that starts them.
 //!
 //! Contract:
-//! 1. No function here waits for a process. What a source does is reported as [`TemplateMessage`]s.
+//! 1. No function here waits for a process. The results of a source arrive as [`TemplateMessage`]s.
 //! 2. Dropping a source ends it, and none of its messages follow.
 //!
 //! [`TemplateMessage`]: super::TemplateMessage
@@ -57,7 +57,7 @@ pub(crate) trait Source: Send {
         links: &[UnixStream],
     ) -> io::Result<()>;
 
-    /// Ends a worker that should finish but has not connected and so cannot be told.
+    /// Ends an unneeded worker that has not connected, and so cannot receive DRAIN.
     fn dismiss(&self, _serial: Serial) {}
 
     /// Signals a worker.
@@ -72,7 +72,7 @@ pub(crate) trait Source: Send {
     /// Fails if the source cannot fork it, or the template is gone or does not read.
     fn service(&self, order: &ServiceOrder) -> io::Result<()>;
 
-    /// Sends one of the messages of [`message`](super::message), if there is a process that reads them.
+    /// Sends one of the messages of [`message`](super::message), if a process reads them.
     ///
     /// # Errors
     /// Fails if the process is gone or does not read.
@@ -83,12 +83,12 @@ pub(crate) trait Source: Send {
     /// Asks for the backtrace while the app is being loaded.
     fn ask_where(&self) {}
 
-    /// Waits for the end of a process that was told to exit or has closed its socket, and kills it after a
+    /// Waits for the end of a process that was ordered to exit or has closed its socket. Kills it after a
     /// while.
     fn exited(&mut self) -> Exit<'_> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Tells the template to exit, waits until it has, and kills it if it does not.
+    /// Orders the template to exit, waits for its end, and kills it if it does not exit.
     fn exit(self: Box<Self>) -> Exit<'static>;
 }

@@ -75,13 +75,13 @@ struct Spawned {
     serial: Serial,
     pool: (PoolIndex, Pool),
     child: Child,
-    /// Kept open, because its end tells the process that the front has gone.
+    /// Kept open, because a closed socket tells the process that the front has gone.
     control: Option<UnixStream>,
     /// Links that still wait for some of their connections.
     links: Vec<Arriving>,
     /// Set if the worker does not write the scoreboard itself.
     scores: Option<Scores>,
-    /// Whether the first link has reached its front thread, so that the worker can be told to finish.
+    /// Whether the first link has reached its front thread, so that the worker can get DRAIN.
     linked: bool,
     /// Whether the worker is no longer needed.
     dismissed: bool,
@@ -157,16 +157,16 @@ impl Source for Spawner {
         Ok(())
     }
 
-    /// Ends a worker that is no longer needed and has no link yet, and so cannot be told to finish. This
-    /// avoids waiting until it has loaded the app.
+    /// Ends an unneeded worker that has no link yet, and so cannot get DRAIN. This avoids waiting until it
+    /// has loaded the app.
     fn dismiss(&self, serial: Serial) {
         let mut workers = self.common.workers();
         let starting = |worker: &&mut Spawned| worker.serial == serial && !worker.linked;
         if let Some(worker) = workers.values_mut().find(starting) {
             worker.dismissed = true;
             worker.links.clear();
-            // For a worker that listens already. Closing the socket would mean that the front has gone, and
-            // the worker would clean up.
+            // A worker that already listens gets a message. Closing the socket would mean that the front has
+            // gone, and the worker would clean up.
             let _ = worker.control.as_ref().map(|control| os::send(control, [&[0], &[]], &[]));
             // A worker that does not listen yet has no handler for TERM either.
             let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
@@ -312,7 +312,7 @@ impl Common {
         // A process that cannot be waited for does not exist.
         let status = worker.child.try_wait().unwrap_or_else(|_| Some(ExitStatusExt::from_raw(0)))?;
         let status = match (status.code(), status.signal()) {
-            // A virtual machine exits on TERM, which is what was ordered.
+            // A virtual machine exits on TERM, as ordered.
             (Some(TERMINATED), _) | (_, Some(15)) if worker.dismissed => ExitStatus::Exit(0),
             (Some(code), _) => ExitStatus::Exit(code),
             (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),

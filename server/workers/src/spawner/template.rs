@@ -27,13 +27,13 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A report of a template: a message, its end (`None`), or an error for bytes that are not a message.
 pub(crate) type TemplateReport = (Generation, io::Result<Option<TemplateMessage>>);
 
-/// The relation of the process to this one.
+/// The relation of the process to the front.
 #[derive(Debug)]
 enum Process {
     Ours(Child),
     /// Forked by a worker that has exited or is about to.
     Adopted,
-    /// The process that has started this one.
+    /// The process that started this one.
     Attached,
     Gone,
 }
@@ -50,10 +50,10 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Starts the process of `generation`, or takes the prepared one, and tells it to load the app. Its
-    /// messages go to `reports`. `sizes` gives the number of slots in `scoreboard` and the size of each in
-    /// bytes; each worker will get `links` links. A new process first evaluates the `puma.rb` of the
-    /// settings, if there is one, and has to be told to [`boot`](Source::boot) afterwards.
+    /// Starts the process of `generation`, or takes the prepared one, and orders it to load the app. Its
+    /// messages go to `reports`. `sizes`: the number of slots in `scoreboard`, and the size of each in bytes.
+    /// Each worker will get `links` links. A new process first evaluates the `puma.rb` of the settings, if
+    /// there is one, and needs a [`boot`](Source::boot) afterwards.
     ///
     /// # Errors
     /// Fails if `ruby` cannot be started or the first message cannot be sent.
@@ -80,9 +80,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Uses the process that has started this one, at the other end of `socket`, as a template. It has loaded
-    /// the app and does not fork, because it is the worker itself. The rest is the same as in
-    /// [`Template::start`].
+    /// Uses the process that started this one, at the other end of `socket`, as a template. It has loaded the
+    /// app and does not fork, because it is the worker itself. Otherwise the same as [`Template::start`].
     ///
     /// # Errors
     /// Fails if the socket cannot be used.
@@ -100,7 +99,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Creates the template that a worker will leave behind. The worker has the other end of `socket`. It
+    /// Creates the template that a worker will leave behind. The worker holds the other end of `socket`. It
     /// needs no `boot`.
     ///
     /// # Errors
@@ -139,7 +138,7 @@ impl Template {
         }
     }
 
-    /// Waits for the end of a process that was told to exit or has closed its socket, and kills it after a
+    /// Waits for the end of a process that was ordered to exit or has closed its socket, and kills it after a
     /// while. Returns the exit code, or `None` for a signal.
     async fn end(&mut self) -> Option<i32> {
         let known = self.known.clone();

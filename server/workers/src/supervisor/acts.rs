@@ -162,7 +162,7 @@ impl Supervisor {
         });
         self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
         if let Some(worker) = self.workers.get(&serial) {
-            self.shared.dispatch(worker.pool).pass_over(serial, Reason::Leaving);
+            self.shared.dispatch(worker.pool).pass_over(serial, PassReason::Leaving);
             if let Some(template) = self.templates.get(&worker.generation) {
                 template.process.dismiss(serial);
             }

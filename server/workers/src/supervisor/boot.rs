@@ -23,8 +23,8 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Waits for the template's first message about the app. Asks the template for its backtrace at `ask`,
-    /// and gives up at `until`.
+    /// Waits for the template's first message about the app. Requests the template's backtrace at `ask`, and
+    /// gives up at `until`.
     async fn first_message(
         &mut self,
         ask: tokio::time::Instant,

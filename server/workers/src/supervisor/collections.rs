@@ -1,9 +1,9 @@
-//! Carries out full garbage collections between requests. [`crate::collections`] decides which worker is
-//! next, [`queue`] whether the others can do without it.
+//! Carries out full garbage collections between requests. [`crate::collections`] chooses the next worker, and
+//! [`queue`] decides whether the others can serve without it.
 
 use super::Supervisor;
 use crate::messages::ThreadMessage;
-use queue::{Reason, Serial};
+use queue::{PassReason, Serial};
 use std::time::{Duration, Instant};
 
 impl Supervisor {
@@ -25,8 +25,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the rest of a worker whose collection takes too long, and lets the next one collect. Called on
-    /// each tick.
+    /// Lets a worker serve again if its collection takes too long, and lets the next worker collect. Called
+    /// on each tick.
     pub(super) fn check_collections(&mut self, now: Instant) {
         if let Some(serial) = self.subjects.collections.overdue(now) {
             self.rested(serial);
@@ -36,7 +36,7 @@ impl Supervisor {
 
     fn rested(&self, serial: Serial) {
         if let Some(worker) = self.workers.get(&serial) {
-            self.shared.restore(worker.pool, serial, Reason::Resting, Instant::now());
+            self.shared.restore(worker.pool, serial, PassReason::Resting, Instant::now());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The deadlines of requests: which have held a worker for too long, which have asked for more time, and
-//! where the slow ones are.
+//! The deadlines of requests: finds requests that have held a worker for too long or have asked for more
+//! time, and the source lines of slow ones.
 
 use super::*;
 use crate::progress::{Decision, Observation};
@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 use wire::scoreboard::{Busy, Slot};
 use wire::traces::Trace;
 
-/// A thread whose fiber has been computing for longer than this delays new requests.
+/// A fiber that computes for longer than this delays new requests of its thread.
 const HELD: Duration = Duration::from_millis(50);
-/// The age of a request at which the worker is asked for backtraces, again at twice that age, and so on. If
-/// the worker dies, the last backtrace is in the log.
+/// The age of a request at which its worker logs backtraces, again at twice that age, and so on. If the
+/// worker dies, the last backtrace is in the log.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// The requests of a worker that need attention.
@@ -90,7 +90,7 @@ impl Traces {
         self.last = traces;
     }
 
-    /// Ends the wait of all callers, because the worker is gone.
+    /// Ends the wait of all callers, because the worker has gone.
     pub(super) fn close(&mut self) {
         self.callers.clear();
     }
@@ -109,7 +109,7 @@ impl Traces {
 }
 
 impl Supervisor {
-    /// Asks a worker for backtraces, which arrive as a frame.
+    /// Requests a worker's backtraces, which arrive as a frame.
     pub(super) fn trace(&mut self, serial: Serial, reply: oneshot::Sender<Vec<Trace>>) {
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.traces.wait(reply);
@@ -177,8 +177,8 @@ impl Supervisor {
             let slot = self.shared.scoreboard().slot(row.index as usize);
             let mut queue = self.shared.dispatch(pool);
             match seats.computes(&slot, limit_us) {
-                true => queue.pass_over(row.serial, Reason::Computing),
-                false => queue.restore(row.serial, Reason::Computing, now, &mut assigned),
+                true => queue.pass_over(row.serial, PassReason::Computing),
+                false => queue.restore(row.serial, PassReason::Computing, now, &mut assigned),
             }
         }
         self.shared.deliver(&assigned);
@@ -211,12 +211,12 @@ impl Supervisor {
         let health = match worker.progress.observe(seen, now, threads, timeout, || os::is_stopped(pid)) {
             Decision::None => return,
             Decision::Suspend { idle_thread } => {
-                self.shared.dispatch(pool).pass_over(serial, Reason::Suspended);
+                self.shared.dispatch(pool).pass_over(serial, PassReason::Suspended);
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
                 Health::Suspended { idle_thread }
             }
             Decision::Resume => {
-                self.shared.restore(pool, serial, Reason::Suspended, now);
+                self.shared.restore(pool, serial, PassReason::Suspended, now);
                 Health::Resumed
             }
             Decision::Freeze => Health::Frozen,

@@ -1,11 +1,11 @@
 //! Manages the processes that the app starts in its `before_fork` hooks, such as the job runner of a
-//! `puma.rb`: only one set of them runs, that of the current code.
+//! `puma.rb`: only the processes of the current code run.
 //!
 //! Why: each template runs these hooks, and during a reload there are two templates. Without this module, the
 //! old template's processes would never end: they would run the old code beside the processes of the new template.
 //!
 //! Contract:
-//! 1. The current code is that of a reload from the time its template is ready until it is reverted;
+//! 1. The current code is the code of a reload from the time its template is ready until it is reverted;
 //!    otherwise it is the code in force.
 //! 2. Processes of other code are ended with TERM, and with KILL after `timeouts.shutdown`. If their code
 //!    becomes current again, its template runs the hooks again.
@@ -47,8 +47,8 @@ impl Supervisor {
         self.subjects.jobs.ended.remove(&code);
     }
 
-    /// Ends processes of other code, and has them started again when their code is current again. Called
-    /// after each event.
+    /// Ends processes of other code, and starts them again when their code is current again. Called after
+    /// each event.
     pub(super) fn observe_jobs(&mut self) {
         if self.is_stopping()
             || (self.subjects.jobs.running.is_empty() && self.subjects.jobs.ended.is_empty())

@@ -39,7 +39,7 @@ pub(super) struct Sampler {
     cpu_ms: BTreeMap<Serial, u64>,
     templates_pss: Option<u64>,
     next_templates: Instant,
-    /// The limits that the queues were given last, by pool.
+    /// The limits last sent to the queues, by pool.
     longest_waits: Vec<Option<Duration>>,
 }
 
@@ -100,8 +100,7 @@ impl Supervisor {
         self.carry_out(acts);
     }
 
-    /// Publishes the wanted number of workers, and tells the queue how long requests may wait. Called after
-    /// each event.
+    /// Publishes the wanted number of workers, and sets the queue's limit on waits. Called after each event.
     pub(super) fn observe_size(&mut self) {
         self.shared.set_wanted(self.reconciler.wanted());
         let settings = self.options.settings.borrow();
@@ -148,8 +147,8 @@ impl Supervisor {
         self.see(Change::Load(Box::new(sample), least_missed));
     }
 
-    /// Returns the worker of the default pool with the fewest open WebSockets, then the fewest requests. Among equals it is the
-    /// youngest, which has the coldest caches.
+    /// Returns the worker of the default pool with the fewest open WebSockets, then the fewest requests.
+    /// Among equals it is the youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
         let queue = self.shared.dispatch(PoolIndex::DEFAULT);
         let up = rows.iter().filter(|row| row.stage == Stage::Up && row.pool == DEFAULT);
@@ -170,7 +169,7 @@ impl Supervisor {
         let passed = before.as_ref().map(|before| clock.at().saturating_duration_since(before.at()));
         let cpus_of = |used: u64| passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
         let all_cpus = cpus_of(rows.iter().filter_map(of).sum());
-        // The workers of other pools cannot serve in the place of one of these.
+        // Workers of other pools cannot serve the requests of this pool.
         let worker_cpus = cpus_of(rows.iter().filter(|row| row.pool == DEFAULT).filter_map(of).sum());
         let cpus = Machine::recent().cpu_time().max(0.01);
         Sample {

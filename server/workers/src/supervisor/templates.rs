@@ -41,8 +41,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells a template that has evaluated `puma.rb` to load the app. The calls of `puma.rb` are part of the
-    /// settings that a reload brings. A template that replaces a dead one uses the settings in force.
+    /// Orders a template that has evaluated `puma.rb` to load the app. The calls of `puma.rb` are part of the
+    /// settings of a reload. A replacement template uses the settings in force.
     fn configured(
         &mut self,
         generation: Generation,
@@ -180,7 +180,7 @@ impl Supervisor {
         self.see(seen);
     }
 
-    /// Lets the server shut down, because the attached process asks for it.
+    /// Starts the shutdown that the attached process requests.
     fn asked_to_stop(&mut self, generation: Generation) {
         let Some(template) = self.templates.get(&generation).filter(|_| self.is_attached()) else { return };
         let timeouts = self.options.timeouts();
@@ -203,7 +203,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the death of a template, and returns how it is told to those who wait for the template.
+    /// Handles the death of a template. Returns the message for callers waiting for the template.
     fn template_died(&mut self, generation: Generation) -> String {
         let template = self.templates.remove(&generation);
         if self.is_attached() {
@@ -228,7 +228,7 @@ impl Supervisor {
         why.to_owned()
     }
 
-    /// Asks templates that have almost used up their time to load the app for their backtraces, before they
+    /// Requests backtraces from templates that have almost used up their time to load the app, before they
     /// are killed.
     pub(super) fn ask_slow_templates(&mut self, now: Instant) {
         let limit = self.options.timeouts().worker_boot;

@@ -54,7 +54,7 @@ impl Trials {
         self.ending = Some(pid).filter(|pid| *pid > 0);
     }
 
-    /// Starts the comparison with these totals.
+    /// Starts the comparison from these totals.
     pub(super) fn watch(&mut self, tallies: BTreeMap<Serial, Tally>) {
         self.begun = tallies;
     }
@@ -68,7 +68,8 @@ impl Trials {
 }
 
 impl Supervisor {
-    /// Measures the memory that a reload depends on, on another thread, because that takes milliseconds.
+    /// Measures the memory that a reload needs, on another thread, because the measurement takes
+    /// milliseconds.
     pub(super) fn weigh_memory(&mut self) {
         let template = self.reconciler.serving().and_then(|serving| self.templates.get(&serving));
         let template = template.map(|template| template.process.pid());
@@ -131,7 +132,7 @@ impl Supervisor {
         }
     }
 
-    /// Compares what was served since the comparison began, as soon as a verdict is possible.
+    /// Compares the requests served since the comparison began, as soon as a verdict is possible.
     pub(super) fn judge(&mut self) {
         let Some((new, over)) = self.reconciler.watched(Instant::now()) else { return };
         let [ours, theirs] = self.trials.since(new, &self.tallies());

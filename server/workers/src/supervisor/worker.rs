@@ -1,4 +1,4 @@
-//! Workers as processes: what is kept of each, and the record of its death.
+//! Workers as processes: the state of each, and the record of its death.
 
 use super::*;
 use crate::deaths::{Cause, DeathFacts, WorkerExit};

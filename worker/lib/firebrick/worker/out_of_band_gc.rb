@@ -5,7 +5,7 @@ module Firebrick
     # Full garbage collections between requests (`rack.out_of_band_gc`): decides when one is due, and runs it. The
     # native worker calls it after each collection, full or not.
     #
-    # Since 3.4 Ruby can be told to run no full collection by itself, and reports when it would have run one. With older
+    # Since 3.4 Ruby can leave full collections to the program, and reports when it would have run one. With older
     # Rubies one is due when Ruby is near the limits at which it runs one. So most run here, and the others during
     # requests.
     class OutOfBandGc

@@ -1,22 +1,26 @@
 //! Detects calls that block a thread's loop of fibers, and finds their backtraces for the log.
 //!
-//! The time from entering a fiber to the return to the loop is a *stretch*. A stretch longer than `rack.blocking_call` was a call that could not
-//! be left: it waited without the scheduler, or computed where pre-emption is not possible.
+//! The time from entering a fiber to the return to the loop is a *stretch*. A stretch longer than
+//! `rack.blocking_call` was a call that could not be left: it waited without the scheduler, or computed where
+//! pre-emption is not possible.
 //!
-//! The backtrace must be taken during the stretch or at its end, because nothing of it remains afterwards. When half of the limit is over,
-//! the watchdog
+//! The backtrace must be taken during the stretch or at its end, because nothing of it remains afterwards.
+//! When half of the limit is over, the watchdog
 //!
-//! 1. wakes a Ruby thread (`worker/lib/firebrick/fibers/blocking_calls.rb`), which reads the backtrace. It needs the GVL: most waiting calls have
-//!    released it. Others release it when they end, and their frame still exists then;
-//! 2. requests a postponed job, with Ruby 3.3 and later. The job runs on the thread itself when the call ends, while its frame still exists. With
-//!    older Rubies only the timer of slices requests jobs, so only computing calls are found in this way.
+//! 1. wakes a Ruby thread (`worker/lib/firebrick/fibers/blocking_calls.rb`), which reads the backtrace. It
+//!    needs the GVL: most waiting calls have released it. Others release it when they end, and their frame
+//!    still exists then;
+//! 2. requests a postponed job, with Ruby 3.3 and later. The job runs on the thread itself when the call
+//!    ends, while its frame still exists. With older Rubies only the timer of slices requests jobs, so only
+//!    computing calls are found in this way.
 //!
-//! The Ruby thread also raises `Timeout.timeout`s that expired meanwhile, as they would be raised with threads ([`raise_late`]).
+//! The Ruby thread also raises `Timeout.timeout`s that expired meanwhile, as they would be raised with
+//! threads ([`raise_late`]).
 //!
 //! Signals are never used, because calls of extensions may fail with EINTR.
 //!
-//! Two kinds of waiting do not count: for the GVL while other threads compute (which Ruby reports since 3.2; before, it is judged by their processor
-//! time), and for a processor on a machine that has too few.
+//! Two kinds of waiting do not count: for the GVL while other threads compute (which Ruby reports since 3.2;
+//! before, it is judged by their processor time), and for a processor on a machine that has too few.
 //!
 //! Contract: a stretch that ends in time costs one read of the clock and one store.
 
@@ -32,7 +36,8 @@ use crate::worker::task::Task;
 use crate::worker::worker;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The place of the threads that run loops. The thread that reads backtraces is one of the app's threads and has no place of its own.
+/// The place of the threads that run loops. The thread that reads backtraces is one of the app's threads and
+/// has no place of its own.
 static WATCHED_AT: Guarded<&'static Place> = Guarded::new(&MAIN);
 
 /// Starts watching the calling thread, which is about to run its loop.
@@ -70,8 +75,9 @@ pub(crate) fn enters(thread: &ServingThread, now_us: u64) {
     thread.stretch.since_us.store(now_us, Relaxed);
 }
 
-/// Records that the fiber is left because its slice is over. Such a stretch computed where pre-emption works. If it was long nevertheless, the
-/// machine stalled, unless the stretch was seen waiting or computed all the time.
+/// Records that the fiber is left because its slice is over. Such a stretch computed where pre-emption works.
+/// If it was long nevertheless, the machine stalled, unless the stretch was seen waiting or computed all the
+/// time.
 pub(crate) fn slices(gvl: &Gvl) {
     here(gvl, |l| l.thread.stretch.sliced.store(true, Relaxed));
 }
@@ -152,8 +158,8 @@ pub(crate) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
     noted.map_err(|(_, error)| error)
 }
 
-/// Waits until loops are blocked, for the thread that reads backtraces. Returns for each its number, the start of its stretch, the thread, and the
-/// env of its request; nil when no loop is watched any more.
+/// Waits until loops are blocked, for the thread that reads backtraces. Returns for each its number, the
+/// start of its stretch, the thread, and the env of its request; nil when no loop is watched any more.
 pub(crate) fn away(gvl: &mut Gvl) -> Value {
     let watchdog = &WATCHED_AT.with(gvl, |at| *at).watchdog;
     loop {
@@ -195,8 +201,9 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
     }
 }
 
-/// Finds an expired alarm of the strand that blocks loop `number`. It was set by the strand's first fiber, which runs or has called the one that
-/// runs; by another fiber that runs; or by a fiber that waits for the one that it has resumed.
+/// Finds an expired alarm of the strand that blocks loop `number`. It was set by the strand's first fiber,
+/// which runs or has called the one that runs; by another fiber that runs; or by a fiber that waits for the
+/// one that it has resumed.
 fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     let strand = with(gvl, number, |l| l.thread.running.get()).flatten()?;
     let own = strand.ruby.get();
@@ -219,9 +226,9 @@ fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     None
 }
 
-/// Raises `error` on the thread of loop `number`, blocked since `since` in a waiting call, because an alarm has expired.
-/// No other Ruby code runs between the check and the raise, so it hits the right request: a waiting call checks for interrupts when it is
-/// woken.
+/// Raises `error` on the thread of loop `number`, blocked since `since` in a waiting call, because an alarm
+/// has expired. No other Ruby code runs between the check and the raise, so it hits the right request: a
+/// waiting call checks for interrupts when it is woken.
 pub(crate) fn raise_late(
     gvl: &mut Gvl,
     number: Value,

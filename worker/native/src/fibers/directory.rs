@@ -1,14 +1,16 @@
-//! The working directory of a strand inside `Dir.chdir { }`. A process has only one, so when the fiber of such a strand is left, the process returns
-//! to the directory before the block.
+//! The working directory of a strand inside `Dir.chdir { }`. A process has only one, so when the fiber of
+//! such a strand is left, the process returns to the directory before the block.
 //!
-//! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of the running
-//! strand, as with threads. If no descriptor is available, or the directory is gone, the other strands run in the request's directory.
+//! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads,
+//! see the directory of the running strand, as with threads. If no descriptor is available, or the directory
+//! is gone, the other strands run in the request's directory.
 
 use crate::raw::os;
 use crate::worker::task::strand::{self, Strand};
 use std::os::fd::RawFd;
 
-/// Records that a block of `Dir.chdir` in the calling fiber's strand begins (before it changes the directory) or has ended.
+/// Records that a block of `Dir.chdir` in the calling fiber's strand begins (before it changes the directory)
+/// or has ended.
 pub(crate) fn changes_directory(begins: bool) {
     let Some(part) = strand::current() else { return };
     let depth = part.away.get();
@@ -34,7 +36,8 @@ pub(super) fn forget(part: &Strand) {
     }
 }
 
-/// Changes to the directory of the other strands, because the fiber is about to be left. Returns the directory for [`enter`].
+/// Changes to the directory of the other strands, because the fiber is about to be left. Returns the
+/// directory for [`enter`].
 #[inline]
 pub(super) fn leave(strand: Option<&Strand>) -> Option<RawFd> {
     let home = strand?.home.get();

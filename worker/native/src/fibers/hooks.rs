@@ -1,8 +1,9 @@
 //! The waits of fibers: the hooks of Ruby's scheduler, and the waits of the worker itself.
 //!
-//! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, or when its client has disconnected (once, and only in
-//! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
-//! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
+//! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, or when its client
+//! has disconnected (once, and only in requests that change nothing). It does not raise while
+//! `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when the wait is over.
+//! In a process without the loop (the app has forked), a wait blocks the thread.
 
 use super::waits::{RaisePolicy, WaitEnd, Waits};
 use super::{HERE, calls, directory, here, reuse, slot_for, wake, with};
@@ -84,8 +85,9 @@ fn park(
     }
 }
 
-/// Takes the first missed alarm of the calling fiber's strand that may be raised here: where the fiber waits, or anywhere. An alarm that another
-/// fiber set applies to this one if the other fiber has resumed it. May raise.
+/// Takes the first missed alarm of the calling fiber's strand that may be raised here: where the fiber waits,
+/// or anywhere. An alarm that another fiber set applies to this one if the other fiber has resumed it. May
+/// raise.
 pub(super) fn missed_alarm(
     gvl: &mut Gvl,
     fiber: Value,
@@ -157,11 +159,11 @@ fn io_alone(gvl: &mut Gvl, fd: RawFd, events: u32, us: Option<u64>) -> Value {
     }
 }
 
-/// `io_read`: waits, when Ruby is about to read from `io`, until it is readable or at its end. Does not wait for an `io` with its own timeout,
-/// because Ruby limits those waits itself. May raise.
+/// `io_read`: waits, when Ruby is about to read from `io`, until it is readable or at its end. Does not wait
+/// for an `io` with its own timeout, because Ruby limits those waits itself. May raise.
 ///
-/// Why: without this Ruby waits inside the read, where it keeps a list of all readers and walks it for each `IO#close`. With
-/// thousands of waiting reads a close takes milliseconds (Ruby up to 3.4).
+/// Why: without this Ruby waits inside the read, where it keeps a list of all readers and walks it for each
+/// `IO#close`. With thousands of waiting reads a close takes milliseconds (Ruby up to 3.4).
 pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
     if !can_park(gvl)
         || ruby::responds(gvl, io, names().timeout) && ruby::call(gvl, io, names().timeout, &[]).truthy()
@@ -174,7 +176,8 @@ pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
     }
 }
 
-/// Waits for several descriptors. `wanted` is a list of [number, events]. Returns the ready ones in the same form; an empty list after `us`.
+/// Waits for several descriptors. `wanted` is a list of [number, events]. Returns the ready ones in the same
+/// form; an empty list after `us`.
 pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
     if !can_park(gvl) {
         return NIL;
@@ -310,7 +313,8 @@ pub(crate) fn alarms(gvl: &mut Gvl) -> Value {
     numbers(gvl, |_, at| strand::current().and_then(|strand| strand.alarms().get(at).copied()))
 }
 
-/// Collects the numbers that `get` returns for 0, 1 and so on. They are read one by one: a list would leak when Ruby raises.
+/// Collects the numbers that `get` returns for 0, 1 and so on. They are read one by one: a list would leak
+/// when Ruby raises.
 fn numbers(gvl: &mut Gvl, get: impl Fn(&Gvl, usize) -> Option<u64>) -> Value {
     let all = ruby::array(gvl, &[]);
     let mut at = 0;
@@ -329,7 +333,8 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
     NIL
 }
 
-/// Returns the interrupts object of the calling fiber's strand, made at the first call; nil in the loop itself. May raise.
+/// Returns the interrupts object of the calling fiber's strand, made at the first call; nil in the loop
+/// itself. May raise.
 pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
     let Some(part) = strand::current() else { return NIL };
     if part.interrupts.get().is_nil() {
@@ -363,7 +368,8 @@ pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// Returns the pending interrupts of the calling fiber's strand: numbers of alarms, and whether its client has disconnected.
+/// Returns the pending interrupts of the calling fiber's strand: numbers of alarms, and whether its client
+/// has disconnected.
 pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let all = numbers(gvl, |gvl, at| {
@@ -375,7 +381,8 @@ pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     ruby::array(gvl, &[all, gone])
 }
 
-/// Raises in the fibers that wait for a descriptor of this process, which any thread is about to close. Returns whether there were any.
+/// Raises in the fibers that wait for a descriptor of this process, which any thread is about to close.
+/// Returns whether there were any.
 pub(crate) fn closes(gvl: &mut Gvl, fd: Value) -> Value {
     let Some(fd) = fd.fixnum() else { return FALSE };
     let mut any = FALSE;

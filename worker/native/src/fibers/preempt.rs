@@ -2,20 +2,25 @@
 //!
 //! Why: the figures of [`crate::raw::slice`].
 //!
-//! [`crate::raw::slice`] brings the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the fiber's own stack, inside a postponed
-//! job, and transfers to the loop, which returns when the other fibers have had their turns. Ruby keeps the state that a job masks and restores
-//! (interrupts, `$!`) per fiber, so the other fibers are not affected. For the app it is as if Ruby had switched threads there.
+//! [`crate::raw::slice`] brings the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the
+//! fiber's own stack, inside a postponed job, and transfers to the loop, which returns when the other fibers
+//! have had their turns. Ruby keeps the state that a job masks and restores (interrupts, `$!`) per fiber, so
+//! the other fibers are not affected. For the app it is as if Ruby had switched threads there.
 //!
-//! Relies on two properties of CRuby: a postponed job may switch fibers, and its state belongs to the fiber. Checked with Ruby 3.1 by
-//! `worker/native/tests/preempt_test.rb`. Another Ruby engine loads no native part, and serves with threads. Off by
-//! `rack.fiber_slice = "off"`: a fiber keeps its thread until it waits, and the log names calls that block the others ([`super::blocking`]).
+//! Relies on two properties of CRuby: a postponed job may switch fibers, and its state belongs to the fiber.
+//! Checked with Ruby 3.1 by `worker/native/tests/preempt_test.rb`. Another Ruby engine loads no native part,
+//! and serves with threads. Off by `rack.fiber_slice = "off"`: a fiber keeps its thread until it waits, and
+//! the log names calls that block the others ([`super::blocking`]).
 //!
 //! Contract: a fiber is not pre-empted
-//! 1. while it loads a file: others must not see a half-loaded file, and some of the locks that guard loading belong to threads;
+//! 1. while it loads a file: others must not see a half-loaded file, and some of the locks that guard loading
+//!    belong to threads;
 //! 2. inside [`unsliced`], on the app's request;
-//! 3. inside Firebrick's own library, where a fiber may be between two states; in functions of IO, Zlib and threads, which may hold a lock; and in
-//!    those of fibers and Enumerators, which may have to return a value from another fiber;
-//! 4. where Ruby does not call the scheduler (`Fiber.blocking`; Enumerators of Ruby 3.1), or while the thread itself sleeps;
+//! 3. inside Firebrick's own library, where a fiber may be between two states; in functions of IO, Zlib and
+//!    threads, which may hold a lock; and in those of fibers and Enumerators, which may have to return a
+//!    value from another fiber;
+//! 4. where Ruby does not call the scheduler (`Fiber.blocking`; Enumerators of Ruby 3.1), or while the thread
+//!    itself sleeps;
 //! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that holds it.
 //!
 //! In these cases pre-emption is tried again with the next signal.
@@ -45,7 +50,8 @@ pub(super) struct Preempt {
 }
 
 impl Preempt {
-    /// Sets up pre-emption for the calling thread. `None` when it is off or impossible; the latter is logged once. May raise.
+    /// Sets up pre-emption for the calling thread. `None` when it is off or impossible; the latter is logged
+    /// once. May raise.
     pub(super) fn begin(gvl: &mut Gvl, slice_us: u64) -> Option<Preempt> {
         static SAID: Once = Once::new();
         if slice_us == 0 {
@@ -161,7 +167,8 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     if strand::current().is_some_and(|strand| strand.unsliced.get() > 0) {
         return false;
     }
-    // The loop's own state is taken out, so nothing else can borrow it: the calls below may allocate objects, but run no Ruby code.
+    // The loop's own state is taken out, so nothing else can borrow it: the calls below may allocate objects,
+    // but run no Ruby code.
     let Some(mut preempt) = here(gvl, |l| l.preempt.take()).flatten() else { return false };
     let mut can = false;
     let asked = ruby::protect(gvl, |gvl| {

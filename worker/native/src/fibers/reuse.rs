@@ -1,6 +1,7 @@
 //! The reuse of strands.
 //!
-//! Contract: a strand of `Fiber.schedule` is free when the loop has come back from it, and it neither waits nor has been pre-empted.
+//! Contract: a strand of `Fiber.schedule` is free when the loop has come back from it, and it neither waits
+//! nor has been pre-empted.
 
 use super::{directory, here};
 use crate::links;

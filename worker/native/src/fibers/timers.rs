@@ -1,4 +1,5 @@
-//! The ends of waits: a heap of times. A cancelled time stays in the heap until it comes, or until most of the heap is cancelled.
+//! The ends of waits: a heap of times. A cancelled time stays in the heap until it comes, or until most of
+//! the heap is cancelled.
 
 use crate::worker::task::strand::Key;
 use std::cmp::Reverse;
@@ -48,7 +49,8 @@ impl Timers {
         self.heap.peek().map(|Reverse((at_us, ..))| *at_us)
     }
 
-    /// Takes a time that is due at `now_us`, cancelled or not. For one that was not cancelled, call [`Timers::came`] next.
+    /// Takes a time that is due at `now_us`, cancelled or not. For one that was not cancelled, call
+    /// [`Timers::came`] next.
     pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
         let Reverse((at_us, ..)) = self.heap.peek()?;
         if *at_us > now_us { None } else { self.heap.pop().map(|Reverse((_, _, due))| due) }

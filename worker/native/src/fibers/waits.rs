@@ -1,13 +1,16 @@
-//! The waiting fibers of one thread, and the events that end their waits: descriptors, timers, other fibers, messages from the front.
+//! The waiting fibers of one thread, and the events that end their waits: descriptors, timers, other fibers,
+//! messages from the front.
 //!
 //! Contract:
-//! 1. A wait begins with [`Waits::begin`] and ends with [`Waits::finish`], which its own fiber calls when it runs again. In between it becomes
-//!    ready exactly once, by the first event; but being unblocked takes precedence over all other reasons ([`Waits::wake_fiber`]).
+//! 1. A wait begins with [`Waits::begin`] and ends with [`Waits::finish`], which its own fiber calls when it
+//!    runs again. In between it becomes ready exactly once, by the first event; but being unblocked takes
+//!    precedence over all other reasons ([`Waits::wake_fiber`]).
 //! 2. Ready fibers are entered in the order in which they became ready.
 //! 3. Nothing here calls Ruby.
-//! 4. An alarm (`Timeout.timeout`) belongs to the strand in which the fiber that set it runs, or ran last ([`Waits::runs`]). It is delivered once: to
-//!    the fiber that set it, when that fiber waits; or to another fiber of the strand, while the setting fiber waits for that fiber to return
-//!    ([`Waits::take_inner`], [`Waits::missed`]). While [`RaisePolicy`] defers it, it is not delivered.
+//! 4. An alarm (`Timeout.timeout`) belongs to the strand in which the fiber that set it runs, or ran last
+//!    ([`Waits::runs`]). It is delivered once: to the fiber that set it, when that fiber waits; or to another
+//!    fiber of the strand, while the setting fiber waits for that fiber to return ([`Waits::take_inner`],
+//!    [`Waits::missed`]). While [`RaisePolicy`] defers it, it is not delivered.
 
 use super::timers::{Due, Timers};
 use crate::raw::poller::{Event, Poller};
@@ -168,7 +171,8 @@ impl Waits {
         key
     }
 
-    /// Makes these events of a descriptor end the wait, too. A descriptor that cannot be polled counts as ready: its user then gets the error.
+    /// Makes these events of a descriptor end the wait, too. A descriptor that cannot be polled counts as
+    /// ready: its user then gets the error.
     pub(crate) fn watch(&mut self, key: Key, fd: RawFd, events: u32) {
         let interest = self.interests.entry(fd).or_default();
         let all = interest.waits.iter().fold(events, |all, (_, events)| all | events);
@@ -229,8 +233,9 @@ impl Waits {
         }
     }
 
-    /// Unblocks a fiber whose wait is over for another reason, but which has not run since. Ruby has given it the Mutex, or the element of a Queue,
-    /// that it waited for, and will not offer that to another fiber. So the fiber takes it first, and the other reason ends its next wait.
+    /// Unblocks a fiber whose wait is over for another reason, but which has not run since. Ruby has given it
+    /// the Mutex, or the element of a Queue, that it waited for, and will not offer that to another fiber. So
+    /// the fiber takes it first, and the other reason ends its next wait.
     fn wake_after_all(&mut self, key: Key) -> bool {
         let Some(wait) = self.live(key) else { return false };
         match wait.outcome {
@@ -377,7 +382,8 @@ impl Waits {
         }
     }
 
-    /// Ends all waits for a descriptor that is about to be closed, because the system does not report that. Returns whether there were any.
+    /// Ends all waits for a descriptor that is about to be closed, because the system does not report that.
+    /// Returns whether there were any.
     pub(crate) fn closes(&mut self, fd: RawFd) -> bool {
         let Some(interest) = self.interests.get_mut(&fd) else { return false };
         interest.known = false;
@@ -516,8 +522,8 @@ impl Waits {
         !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, strand))
     }
 
-    /// Lists the alarms that this fiber's owner has missed, the oldest first, with the fibers that set them: those that may be raised at
-    /// `place`, or all for `None`.
+    /// Lists the alarms that this fiber's owner has missed, the oldest first, with the fibers that set them:
+    /// those that may be raised at `place`, or all for `None`.
     pub(crate) fn missed(
         &self,
         fiber: Value,
@@ -563,7 +569,8 @@ impl Waits {
         }
     }
 
-    /// Lists a strand's alarms that have expired and have not been raised, with the fibers that set them. They occur when a call blocks the loop.
+    /// Lists a strand's alarms that have expired and have not been raised, with the fibers that set them.
+    /// They occur when a call blocks the loop.
     pub(crate) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
         let alarms =
             strand.alarms().into_iter().filter_map(|number| Some((number, self.alarms.get(&number)?)));
@@ -572,7 +579,9 @@ impl Waits {
             missed.is_some_and(|missed| missed.contains(&number))
         };
         let unheard = alarms.filter(|&(number, alarm)| {
-            alarm.hold != RaisePolicy::Never && alarm.at_us <= now_us && (!alarm.due || is_missed(number, alarm))
+            alarm.hold != RaisePolicy::Never
+                && alarm.at_us <= now_us
+                && (!alarm.due || is_missed(number, alarm))
         });
         let mut found: Vec<(u64, u64, Value)> =
             unheard.map(|(number, alarm)| (alarm.at_us, number, alarm.fiber)).collect();

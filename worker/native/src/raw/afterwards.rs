@@ -1,13 +1,15 @@
 //! Raises an exception after a postponed job has returned.
 //!
-//! Why: Ruby drops exceptions that are raised in a postponed job. A pre-empted fiber is inside such a job until it goes on, and may be the target of
-//! `Thread#raise`, or of a `Timeout.timeout` that has expired meanwhile. Ruby records an exception that another thread raises, and raises it at
-//! the next safe point, which is the end of the job. An exception that a thread raises on itself comes at once. So another thread raises it.
-//! It costs a Ruby thread for each such exception, and nothing for others.
+//! Why: Ruby drops exceptions that are raised in a postponed job. A pre-empted fiber is inside such a job
+//! until it goes on, and may be the target of `Thread#raise`, or of a `Timeout.timeout` that has expired
+//! meanwhile. Ruby records an exception that another thread raises, and raises it at the next safe point,
+//! which is the end of the job. An exception that a thread raises on itself comes at once. So another thread
+//! raises it. It costs a Ruby thread for each such exception, and nothing for others.
 //!
-//! Relies on this in CRuby: postponed jobs drop exceptions, and pending interrupts are kept until the job ends. Checked with Ruby 3.1
-//! (`preempt_test.rb`, `fibers_interrupts_test.rb`). If no thread can be started, or exceptions keep coming, the exception is lost and the fiber
-//! goes on: a `Timeout` then ends at the block's own end. Off with slices (`rack.fiber_slice = "off"`).
+//! Relies on this in CRuby: postponed jobs drop exceptions, and pending interrupts are kept until the job
+//! ends. Checked with Ruby 3.1 (`preempt_test.rb`, `fibers_interrupts_test.rb`). If no thread can be started,
+//! or exceptions keep coming, the exception is lost and the fiber goes on: a `Timeout` then ends at the
+//! block's own end. Off with slices (`rack.fiber_slice = "off"`).
 
 use super::gvl::{self, Guarded, Gvl};
 use super::ruby::{self, NIL, Value};
@@ -52,13 +54,14 @@ fn give_back(gvl: &Gvl, order: &'static PendingRaise) {
     SPARE.with(gvl, |spare| spare.push(order));
 }
 
-/// Raises `error` on the calling thread when the postponed job that calls this has returned. Never raises itself. Returns true when the thread is
-/// being killed, and nothing more is raised.
+/// Raises `error` on the calling thread when the postponed job that calls this has returned. Never raises
+/// itself. Returns true when the thread is being killed, and nothing more is raised.
 pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
     for _ in 0..ROUNDS {
         let Some(done) = send(gvl, error) else { return false };
-        // Being woken by another thread leaves an interrupt without an exception, which must be cleared before the wait can begin. An exception
-        // raised meanwhile is either this one, because the other thread was fast, or the next one to raise.
+        // Being woken by another thread leaves an interrupt without an exception, which must be cleared
+        // before the wait can begin. An exception raised meanwhile is either this one, because the other
+        // thread was fast, or the next one to raise.
         let raised = ruby::protect(gvl, ruby::check_interrupts);
         let Err((jump, other)) = raised else {
             let _ = gvl::release(gvl, move || done.recv_timeout(LONGEST));

@@ -1,7 +1,7 @@
 //! Enters and leaves Ruby's fibers.
 //!
-//! Always by transfer. A fiber entered by `resume` leaves by `yield` to the fiber that resumed it; code inside an Enumerator, which has its own
-//! fiber, would then return to the Enumerator instead of the loop.
+//! Always by transfer. A fiber entered by `resume` leaves by `yield` to the fiber that resumed it; code
+//! inside an Enumerator, which has its own fiber, would then return to the Enumerator instead of the loop.
 
 use super::gvl::Gvl;
 use super::ruby::{NIL, Value, protect};
@@ -21,8 +21,8 @@ pub(crate) fn current(_gvl: &Gvl) -> Value {
 /// Enters `fiber`, and returns when this one is entered again. Never raises.
 ///
 /// # Errors
-/// A pending unwind of this fiber: an interrupt, `Fiber#raise`, or a fiber that cannot be entered. The caller restores its state and then
-/// calls [`go_on`].
+/// A pending unwind of this fiber: an interrupt, `Fiber#raise`, or a fiber that cannot be entered. The caller
+/// restores its state and then calls [`go_on`].
 #[inline]
 pub(crate) fn transfer(_gvl: &mut Gvl, fiber: Value) -> Result<(), Unwind> {
     unsafe extern "C" fn run(fiber: rb_sys::VALUE) -> rb_sys::VALUE {

@@ -1,10 +1,12 @@
 //! The frames of the calling fiber, for deciding whether it can be left where it is.
 //!
-//! Why: a safe point of Ruby is safe for a switch of threads. A switch of fibers there may leave a lock held that belongs to the thread, or
-//! drop a value that one fiber returns to another. `preempt_test.rb` has cases of both.
+//! Why: a safe point of Ruby is safe for a switch of threads. A switch of fibers there may leave a lock held
+//! that belongs to the thread, or drop a value that one fiber returns to another. `preempt_test.rb` has cases
+//! of both.
 //!
-//! Relies on `rb_profile_frames`, and on names of methods and classes in CRuby's core. Checked with Ruby 3.1. A library in C that holds a
-//! lock of its own at a safe point is not known here: its callers use `Firebrick.unsliced`. Off with slices (`rack.fiber_slice = "off"`).
+//! Relies on `rb_profile_frames`, and on names of methods and classes in CRuby's core. Checked with Ruby 3.1.
+//! A library in C that holds a lock of its own at a safe point is not known here: its callers use
+//! `Firebrick.unsliced`. Off with slices (`rack.fiber_slice = "off"`).
 
 use super::gvl::Gvl;
 use super::ruby::{NIL, Value};
@@ -21,8 +23,9 @@ pub(crate) struct Frames {
     count: usize,
 }
 
-/// Prefixes of class names. Their functions may wait while they hold a lock, or are about to; or they have just received a return value or exception
-/// from another fiber. Ruby checks for interrupts before it takes that value from a place that the next switch overwrites.
+/// Prefixes of class names. Their functions may wait while they hold a lock, or are about to; or they have
+/// just received a return value or exception from another fiber. Ruby checks for interrupts before it takes
+/// that value from a place that the next switch overwrites.
 const HOLDING: [&[u8]; 6] = [b"Enumerator", b"Fiber", b"IO", b"Monitor", b"Thread", b"Zlib"];
 
 impl Frames {
@@ -101,8 +104,8 @@ fn is(gvl: &Gvl, name: Value, text: &[u8]) -> bool {
     name.is_string(gvl) && name.bytes(gvl) == text
 }
 
-/// Returns whether Ruby calls the scheduler for the calling fiber: it is not the thread's first fiber, not an Enumerator's before Ruby 3.2, and not
-/// inside `Fiber.blocking { }`.
+/// Returns whether Ruby calls the scheduler for the calling fiber: it is not the thread's first fiber, not an
+/// Enumerator's before Ruby 3.2, and not inside `Fiber.blocking { }`.
 pub(crate) fn asks_scheduler(_gvl: &Gvl) -> bool {
     // SAFETY: called with the GVL.
     let scheduler = unsafe { rb_sys::rb_fiber_scheduler_current() };

@@ -9,10 +9,11 @@ use std::thread;
 
 /// Proof that the calling thread has the GVL.
 ///
-/// It is made where Ruby calls into this library, and nowhere else. `&Gvl` is enough to read Ruby's memory; functions that may run
-/// Ruby code, the collector, or other threads take `&mut Gvl`. So a borrow of Ruby's memory by a `&Gvl`, such as
-/// the bytes of a String, cannot be used after Ruby has run: it does not compile. The proof does not leave its thread, and
-/// [`release`] takes it away from the code that runs without the GVL.
+/// It is made where Ruby calls into this library, and nowhere else. `&Gvl` is enough to read Ruby's memory;
+/// functions that may run Ruby code, the collector, or other threads take `&mut Gvl`. So a borrow of Ruby's
+/// memory by a `&Gvl`, such as the bytes of a String, cannot be used after Ruby has run: it does not compile.
+/// The proof does not leave its thread, and [`release`] takes it away from the code that runs without the
+/// GVL.
 pub(crate) struct Gvl(PhantomData<*mut ()>);
 
 /// Runs a function that Ruby has called. A panic in it becomes an exception.
@@ -24,8 +25,8 @@ pub(super) unsafe fn enter<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
     guard(|| f(&mut Gvl(PhantomData)))
 }
 
-/// Runs `f` inside the collector, where raising is impossible and unmarked objects would be lost: a panic ends the process. No code that runs
-/// here should be able to panic.
+/// Runs `f` inside the collector, where raising is impossible and unmarked objects would be lost: a panic
+/// ends the process. No code that runs here should be able to panic.
 ///
 /// # Safety
 /// As [`enter`].
@@ -35,8 +36,8 @@ pub(super) unsafe fn unprotected<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
 
 /// State shared by the worker's threads and touched only while the GVL is held.
 ///
-/// The closure given to [`Guarded::with`] cannot call Ruby, because the token is borrowed meanwhile; so no other thread can
-/// interfere. A nested use panics.
+/// The closure given to [`Guarded::with`] cannot call Ruby, because the token is borrowed meanwhile; so no
+/// other thread can interfere. A nested use panics.
 pub(crate) struct Guarded<T>(RefCell<T>);
 
 // SAFETY: access is serialised by the GVL, which the token proves.
@@ -55,8 +56,8 @@ impl<T> Guarded<T> {
 
 /// A buffer of a serving thread that lives as long as the process.
 ///
-/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop. As with [`Guarded`], the closure
-/// cannot call Ruby, and a nested use panics.
+/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop. As with [`Guarded`],
+/// the closure cannot call Ruby, and a nested use panics.
 pub(crate) type Scratch = Guarded<Vec<u8>>;
 
 /// Runs `f` without the GVL. Returns `None` when an interrupt was pending and `f` did not run; the caller then lets

@@ -1,8 +1,9 @@
 //! Measures how long a thread waits for the GVL: from its READY event (it wants to run) to RESUMED (it runs).
 //!
-//! Ruby reports these events since 3.2. The functions are looked up at run time, so that one build of the source serves all
-//! Rubies; with an older one the waits are unknown. Since 3.3 the events of a thread may arrive on another native thread, and
-//! name the Ruby thread that they concern; in 3.2 they arrive on the thread itself.
+//! Ruby reports these events since 3.2. The functions are looked up at run time, so that one build of the
+//! source serves all Rubies; with an older one the waits are unknown. Since 3.3 the events of a thread may
+//! arrive on another native thread, and name the Ruby thread that they concern; in 3.2 they arrive on the
+//! thread itself.
 
 use super::gvl::Gvl;
 use super::panics::contain;
@@ -37,7 +38,8 @@ impl GvlWait {
         self.watched.store(true, Relaxed);
     }
 
-    /// Returns the microseconds waited since [`GvlWait::begin`]; `None` when Ruby does not report waits. The count goes on.
+    /// Returns the microseconds waited since [`GvlWait::begin`]; `None` when Ruby does not report waits. The
+    /// count goes on.
     pub(crate) fn so_far_us(&self) -> Option<u64> {
         api().map(|_| self.sum_ns.load(Relaxed) / 1_000)
     }
@@ -148,7 +150,8 @@ pub(crate) fn attach(gvl: &mut Gvl, wait: &'static GvlWait) {
 unsafe extern "C" fn hook(event: u32, data: *const EventData, _user: *mut c_void) {
     let _ = contain(|| match api() {
         Some(Storage::Ruby { key, get, .. }) => {
-            // SAFETY: since 3.3 Ruby passes the event's data, with a living thread. What is kept under the key is null or a
+            // SAFETY: since 3.3 Ruby passes the event's data, with a living thread. The value under the key
+            // is null or a
             // GvlWait that is never freed. Reading it needs no GVL.
             let wait = unsafe { get((*data).thread, key).cast::<GvlWait>().as_ref() };
             wait.into_iter().for_each(|wait| wait.record(event));

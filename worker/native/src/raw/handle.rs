@@ -23,8 +23,8 @@ fn kind() -> &'static rb_sys::rb_data_type_t {
         // SAFETY: all zero is a valid rb_data_type_t.
         let mut kind: rb_sys::rb_data_type_t = unsafe { std::mem::zeroed() };
         kind.wrap_struct_name = c"Firebrick::Native handle".as_ptr();
-        // The object refers to nothing, so no write barrier is ever needed. Without the flag Ruby allocates such objects slowly and never treats
-        // them as old; one is made for each request.
+        // The object refers to nothing, so no write barrier is ever needed. Without the flag Ruby allocates
+        // such objects slowly and never treats them as old; one is made for each request.
         #[allow(deprecated, reason = "deprecated is only its old name in C")]
         let flags = rb_sys::ruby_fl_type::RUBY_FL_WB_PROTECTED as VALUE;
         kind.flags = flags;

@@ -11,14 +11,14 @@ pub(crate) fn persist(mut f: impl FnMut()) {
     (0..SURVIVED).any(|_| contain(&mut f).is_some());
 }
 
-/// Runs a function that Ruby has called, with the GVL. A panic becomes a Ruby exception, because a panic must not unwind into Ruby, and should fail
-/// only its request.
+/// Runs a function that Ruby has called, with the GVL. A panic becomes a Ruby exception, because a panic must
+/// not unwind into Ruby, and should fail only its request.
 #[inline]
 pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
     match contain(f) {
         Some(result) => result,
-        // SAFETY: the thread has the GVL, the class is set before any extension loads, and the text has no directives. The frames up to the
-        // nearest protect own nothing: all that `f` owned has been dropped.
+        // SAFETY: the thread has the GVL, the class is set before any extension loads, and the text has no
+        // directives. The frames up to the nearest protect own nothing: all that `f` owned has been dropped.
         None => unsafe { rb_sys::rb_raise(rb_sys::rb_eRuntimeError, INTERNAL_ERROR.as_ptr()) },
     }
 }

@@ -1,8 +1,8 @@
 //! Signals to a worker that request backtraces.
 //!
-//! Why not `trap`: its block runs on the main thread, which serves requests, and Ruby wakes that thread for it. A timed wait of a request there
-//! (`ConditionVariable#wait`, `Queue#pop`, `Mutex#sleep`) would end too early. This handler does not involve Ruby. A Ruby thread that waits in
-//! [`asked`] carries out the request.
+//! Why not `trap`: its block runs on the main thread, which serves requests, and Ruby wakes that thread for
+//! it. A timed wait of a request there (`ConditionVariable#wait`, `Queue#pop`, `Mutex#sleep`) would end too
+//! early. This handler does not involve Ruby. A Ruby thread that waits in [`asked`] carries out the request.
 //!
 //! Contract: the handler only uses atomics and writes to a descriptor. Interrupted system calls are restarted.
 

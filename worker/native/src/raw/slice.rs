@@ -1,21 +1,26 @@
-//! Time slices of a thread that runs fibers: detects that a fiber computes for too long, and brings the thread to one of Ruby's safe
-//! points.
+//! Time slices of a thread that runs fibers: detects that a fiber computes for too long, and brings the
+//! thread to one of Ruby's safe points.
 //!
-//! Why: a fiber that computes would keep its thread until it is done. A quick request beside ten clients that each compute for 100 ms, one thread:
-//! 43 ms with slices of 10 ms, 1,300 to 3,200 ms without (medians, three interleaved runs, Debian 12, Ruby 3.1, a busy machine).
+//! Why: a fiber that computes would keep its thread until it is done. A quick request beside ten clients that
+//! each compute for 100 ms, one thread: 43 ms with slices of 10 ms, 1,300 to 3,200 ms without (medians, three
+//! interleaved runs, Debian 12, Ruby 3.1, a busy machine).
 //!
-//! How: the thread has a timer of its own processor time (timer_create(2)). So it gets a signal while it computes, and never while it waits
-//! in a system call or for the GVL. The handler checks whether the loop has entered a fiber since the last signals. If not, it requests
-//! a postponed job, which Ruby runs on this thread where it would also switch threads. The job that the caller has given does the rest.
+//! How: the thread has a timer of its own processor time (timer_create(2)). So it gets a signal while it
+//! computes, and never while it waits in a system call or for the GVL. The handler checks whether the loop
+//! has entered a fiber since the last signals. If not, it requests a postponed job, which Ruby runs on this
+//! thread where it would also switch threads. The job that the caller has given does the rest.
 //!
-//! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and Ruby's postponed jobs, which
-//! are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and `_trigger`, before `rb_postponed_job_register_one` and
-//! `ruby_thread_has_gvl_p`. Checked with Ruby 3.1 (`script/test-in` runs the same test with another release's Ruby).
-//! Without one of these there are no slices: the log says so once, and a fiber that computes keeps its thread. Off by `rack.fiber_slice = "off"`. Test: `worker/native/tests/preempt_test.rb`.
+//! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and
+//! Ruby's postponed jobs, which are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and
+//! `_trigger`, before `rb_postponed_job_register_one` and `ruby_thread_has_gvl_p`. Checked with Ruby 3.1
+//! (`script/test-in` runs the same test with another release's Ruby). Without one of these there are no
+//! slices: the log says so once, and a fiber that computes keeps its thread. Off by `rack.fiber_slice =
+//! "off"`. Test: `worker/native/tests/preempt_test.rb`.
 //!
 //! Contract:
 //! 1. The handler uses atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
-//! 2. Before Ruby 3.3 a job must not be requested while another thread may run jobs. So none is requested while this thread is without the GVL.
+//! 2. Before Ruby 3.3 a job must not be requested while another thread may run jobs. So none is requested
+//!    while this thread is without the GVL.
 //! 3. Jobs of other threads, and jobs that come too late, have no effect: [`Slices::is_over`].
 //! 4. A forked child has no timers, so it gets no signals.
 
@@ -82,7 +87,8 @@ pub(crate) fn prepare(job: fn(&mut Gvl)) {
     ask();
 }
 
-/// Requests the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only since Ruby 3.3.
+/// Requests the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only
+/// since Ruby 3.3.
 pub(crate) fn ask_from_elsewhere() {
     if let Some(Some(Ask::Trigger(trigger, handle))) = ASK.get() {
         // SAFETY: made for signal handlers and for threads that are not Ruby's.
@@ -161,7 +167,8 @@ impl Slices {
         })
     }
 
-    /// Starts slices, after [`prepare`]: one is over when a fiber has computed for `us` of processor time, or at most half as long again.
+    /// Starts slices, after [`prepare`]: one is over when a fiber has computed for `us` of processor time, or
+    /// at most half as long again.
     ///
     /// # Errors
     /// As timer_create(2); `Unsupported`: this Ruby or system cannot do it.
@@ -206,7 +213,8 @@ mod timer {
                 }
                 let mut new: libc::sigaction = std::mem::zeroed();
                 new.sa_sigaction = handler as *const () as usize;
-                // Interrupted system calls are restarted. Where Ruby has set an alternate stack, the handler needs no room on a fiber's stack.
+                // Interrupted system calls are restarted. Where Ruby has set an alternate stack, the handler
+                // needs no room on a fiber's stack.
                 new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
                 libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
             }
@@ -221,7 +229,8 @@ mod timer {
         /// # Errors
         /// As timer_create(2).
         pub(super) fn start(signal: c_int, us: u64) -> io::Result<Timer> {
-            // SAFETY: all zero is a valid sigevent; the pointers are to it, to a writable timer_t and to a valid itimerspec.
+            // SAFETY: all zero is a valid sigevent; the pointers are to it, to a writable timer_t and to a
+            // valid itimerspec.
             unsafe {
                 let mut event: libc::sigevent = std::mem::zeroed();
                 event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -245,7 +254,8 @@ mod timer {
             }
         }
 
-        /// Stops the signals. Must not be called in a forked child: it has no timers, so the number may be another timer's.
+        /// Stops the signals. Must not be called in a forked child: it has no timers, so the number may be
+        /// another timer's.
         pub(crate) fn end(self) {
             // SAFETY: it exists, for it is deleted once.
             unsafe { libc::timer_delete(self.0) };

@@ -1,7 +1,8 @@
 //! Variables that the collector marks.
 //!
-//! Why not `rb_gc_register_address`: each registration is an element of a list that every collection walks, and a worker with thousands of
-//! fibers has a dozen variables for each. Here they lie side by side, and one object marks all of them.
+//! Why not `rb_gc_register_address`: each registration is an element of a list that every collection walks,
+//! and a worker with thousands of fibers has a dozen variables for each. Here they lie side by side, and one
+//! object marks all of them.
 
 use super::gvl::{Guarded, Gvl, unprotected};
 use super::ruby::{NIL, Value};
@@ -81,8 +82,8 @@ fn register(gvl: &mut Gvl) {
         }
     }
     static TYPE: std::sync::OnceLock<DataType> = std::sync::OnceLock::new();
-    // SAFETY: all zero is a valid rb_data_type_t. The marker has no data of its own (Ruby does not mark through a null pointer,
-    // so it is given one), is registered, and its type is never freed.
+    // SAFETY: all zero is a valid rb_data_type_t. The marker has no data of its own (Ruby does not mark
+    // through a null pointer, so it is given one), is registered, and its type is never freed.
     unsafe {
         let kind = TYPE.get_or_init(|| {
             let mut kind: rb_sys::rb_data_type_t = std::mem::zeroed();

@@ -1,7 +1,7 @@
 //! Reports each switch of fibers.
 //!
-//! Why: an app may set a `Timeout.timeout` in a fiber, leave that fiber inside the block, and let another one resume it. Ruby does not report which
-//! fiber has resumed which; it only reports that a fiber goes on.
+//! Why: an app may set a `Timeout.timeout` in a fiber, leave that fiber inside the block, and let another one
+//! resume it. Ruby does not report which fiber has resumed which; it only reports that a fiber goes on.
 
 use super::gvl::{self, Gvl};
 use rb_sys::{ID, RUBY_EVENT_FIBER_SWITCH, VALUE, rb_event_flag_t};

@@ -1,4 +1,5 @@
-//! The loop of a thread that serves with fibers ([`crate::fibers`]): it gives requests to fibers, and enters those that can run.
+//! The loop of a thread that serves with fibers ([`crate::fibers`]): it gives requests to fibers, and enters
+//! those that can run.
 
 use crate::fibers::{self, Loop, blocking, enter, go_on, here, look_around, reuse, wait};
 use crate::link::Job;
@@ -15,7 +16,8 @@ use std::rc::Rc;
 
 /// The time that the loop may spend entering fibers before it checks links, descriptors and timers, in microseconds.
 const LOOK_EVERY_US: u64 = 200;
-/// Payloads up to this size, in bytes, are copied out of the read buffer, so that a waiting request does not keep the buffer.
+/// Payloads up to this size, in bytes, are copied out of the read buffer, so that a waiting request does not
+/// keep the buffer.
 const COPY: usize = 16 << 10;
 
 /// Tasks of fibers that have ended, for reuse.
@@ -156,7 +158,7 @@ fn make(gvl: &mut Gvl, own: &'static Task) -> Option<&'static Task> {
     Some(task)
 }
 
-/// The body of each fiber: serves requests until the fiber is told to end.
+/// The body of each fiber: serves requests until the loop ends the fiber.
 pub(crate) fn body(gvl: &mut Gvl) {
     let Some(task) = here(gvl, |l| l.starting.take()).flatten() else { return };
     let Some(part) = &task.fiber else { return };

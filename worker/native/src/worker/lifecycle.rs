@@ -2,7 +2,7 @@
 
 use super::place::{self, Place, place};
 use super::task::ServingThread;
-use super::{Options, WorkerPhase, Worker};
+use super::{Options, Worker, WorkerPhase};
 use crate::link::Link;
 use crate::pace::Pace;
 use crate::raw::gvl::{Guarded, Gvl};
@@ -89,7 +89,8 @@ impl Worker {
         self.attached.iter().for_each(|attached| os::ring(attached.bell));
     }
 
-    /// Releases everything an attached worker holds, once it has finished and its last thread has ended. Returns whether it did.
+    /// Releases everything an attached worker holds, once it has finished and its last thread has ended.
+    /// Returns whether it did.
     pub(crate) fn release(gvl: &mut Gvl, place: &Place) -> bool {
         let ended = |w: &Worker| w.attached.as_ref().is_some_and(|attached| attached.threads == 0);
         let taken = place.worker.with(gvl, |worker| worker.take_if(|w| w.is_finished() && ended(w)));
@@ -101,7 +102,8 @@ impl Worker {
         true
     }
 
-    /// Closes the links in a child that the app has forked. The links belong to the parent. Returns whether there was a worker.
+    /// Closes the links in a child that the app has forked. The links belong to the parent. Returns whether
+    /// there was a worker.
     pub(crate) fn abandon(gvl: &Gvl) -> bool {
         let mut was_there = false;
         for place in place::all(gvl) {
@@ -119,8 +121,8 @@ impl Worker {
         was_there
     }
 
-    /// Turns the child of a finished worker into a template, whose children can become workers. Only the worker's tasks are kept, for
-    /// those children to use.
+    /// Turns the child of a finished worker into a template, whose children can become workers. Only the
+    /// worker's tasks are kept, for those children to use.
     ///
     /// The watchdog must have been stopped before the fork.
     pub(crate) fn retire(gvl: &mut Gvl) {
@@ -140,8 +142,8 @@ impl Worker {
         self.promotion.into_iter().for_each(os::close);
     }
 
-    /// Releases memory and objects, and keeps the tasks for the next worker at this place. The ports, a few hundred bytes, are leaked: the
-    /// links borrow them for 'static.
+    /// Releases memory and objects, and keeps the tasks for the next worker at this place. The ports, a few
+    /// hundred bytes, are leaked: the links borrow them for 'static.
     fn clear(self, gvl: &mut Gvl) {
         self.links.iter().for_each(|link| link.outbox().clear());
         self.scoreboard.unmap();

@@ -1,10 +1,12 @@
 //! The places of a process, one for each of its workers, and the state that a worker's threads share without the GVL.
 //!
-//! A forked worker is at the [`MAIN`] place. The servers that a Ruby process has started for its own apps (`Firebrick::Server`) are attached workers, each at a place of its own. A thread belongs to one place for
+//! A forked worker is at the [`MAIN`] place. The servers that a Ruby process has started for its own apps
+//! (`Firebrick::Server`) are attached workers, each at a place of its own. A thread belongs to one place for
 //! life.
 //!
-//! Contract: a place lives as long as the process, and is reused when its worker has been released. In a forked child, places that were in use at
-//! the fork are not reused: threads that the child does not have may hold their locks.
+//! Contract: a place lives as long as the process, and is reused when its worker has been released. In a
+//! forked child, places that were in use at the fork are not reused: threads that the child does not have may
+//! hold their locks.
 
 use super::Worker;
 use crate::raw::gvl::{Guarded, Gvl};
@@ -196,7 +198,8 @@ impl Place {
         !self.armed.swap(true, Relaxed)
     }
 
-    /// Decides, when the timer has expired, whether the standby takes over. Sets the timer again if it may have to later. Needs no GVL.
+    /// Decides, when the timer has expired, whether the standby takes over. Sets the timer again if it may
+    /// have to later. Needs no GVL.
     pub(crate) fn must_take_over(&self, now_us: u64) -> bool {
         self.armed.store(false, Relaxed);
         if !self.leaderless.load(Relaxed) {

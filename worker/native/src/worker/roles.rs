@@ -2,22 +2,24 @@
 //!
 //! When there is more than one thread (docs/internals/wire.md knows nothing of this):
 //! 1. At most one thread is the *leader*: only it waits for the links and reads them.
-//! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them waited off the
-//!    processor (for a database, say: another thread can run meanwhile), it makes an idle thread the leader at once. Otherwise
-//!    it serves the requests of the batch alone, because waking another thread costs more than a fast request. One idle
-//!    thread, the *standby*, checks after [`super::place::STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
+//! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them
+//!    waited off the processor (for a database, say: another thread can run meanwhile), it makes an idle
+//!    thread the leader at once. Otherwise it serves the requests of the batch alone, because waking another
+//!    thread costs more than a fast request. One idle thread, the *standby*, checks after
+//!    [`super::place::STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 //!
-//! A thread that serves with fibers takes several requests at a time, so leadership is decided when its loop starts and stops waiting.
+//! A thread that serves with fibers takes several requests at a time, so leadership is decided when its loop
+//! starts and stops waiting.
 
-use super::{WorkerPhase, Worker};
+use super::{Worker, WorkerPhase};
 use crate::link::Job;
 use crate::raw::os;
 
 /// The next action of a serving thread, or of the loop of one that serves with fibers.
 pub(crate) enum Step {
     Run(Job, Help),
-    /// Requests were discarded and the front must be told, though there is nothing else to do.
+    /// Requests were discarded, and the front must get a report, though there is no other work.
     Send,
     Collect,
     /// Wait for the links and read them; a loop that has ready fibers only looks.
@@ -38,7 +40,8 @@ pub(crate) enum Help {
 }
 
 impl Worker {
-    /// Decides what thread `me` does next. `can_take`: it can serve a request now, as each thread can that has no fibers.
+    /// Decides what thread `me` does next. `can_take`: it can serve a request now, as each thread can that
+    /// has no fibers.
     #[inline]
     pub(crate) fn step(&mut self, me: usize, now_us: u64, can_take: bool) -> Step {
         if self.is_finished() {
@@ -134,7 +137,8 @@ impl Worker {
         self.idle.push(me);
     }
 
-    /// Records that thread `me` is awake again. `stays_standby`: its loop of fibers woke for another reason, and waits again soon.
+    /// Records that thread `me` is awake again. `stays_standby`: its loop of fibers woke for another reason,
+    /// and waits again soon.
     pub(crate) fn awake(&mut self, me: usize, stays_standby: bool) {
         self.idle.retain(|&idle| idle != me);
         if !stays_standby {
@@ -148,7 +152,8 @@ impl Worker {
         if self.leader == Some(me) { self.step_down(me, now_us) } else { Help::None }
     }
 
-    /// Registers a thread that serves nothing and waits for the front, as `guest`. Returns whether it has to read the links meanwhile.
+    /// Registers a thread that serves nothing and waits for the front, as `guest`. Returns whether it has to
+    /// read the links meanwhile.
     pub(crate) fn guest_leads(&mut self, guest: usize) -> bool {
         let leads = self.leader.is_none() && !self.appoint();
         if leads {
@@ -182,8 +187,9 @@ impl Worker {
         self.attached.iter_mut().for_each(|attached| attached.threads += 1);
     }
 
-    /// Records that a thread has ended. Returns whether the caller must start another in its place. For an attached worker this is
-    /// left to [`Worker::take_killed`], because Ruby may be killing all threads in order to end the process.
+    /// Records that a thread has ended. Returns whether the caller must start another in its place. For an
+    /// attached worker this is left to [`Worker::take_killed`], because Ruby may be killing all threads in
+    /// order to end the process.
     pub(crate) fn thread_ends(&mut self, me: usize) -> bool {
         self.awake(me, false);
         if self.leader == Some(me) {

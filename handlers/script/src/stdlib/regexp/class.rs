@@ -1,7 +1,7 @@
 //! Character classes and escapes: `[a-z&&[^aeiou]]`, `\d`, `[[:alpha:]]`, `\p{Han}`, `\u00e9`.
 //!
-//! As in Ruby, `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The output escapes every character with a
-//! special meaning in fancy-regex but not in Ruby.
+//! As in Ruby, `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The
+//! output escapes every character with a special meaning in fancy-regex but not in Ruby.
 
 use super::cursor::Cursor;
 use std::fmt::Write as _;

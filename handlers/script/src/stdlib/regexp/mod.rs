@@ -1,8 +1,9 @@
 //! Regexp: Ruby's patterns, compiled once and matched by fancy-regex.
 //!
-//! Contract: a pattern is identified by its key (a digit for its options, then its source), so that Ruby holds nothing that must be freed. Texts
-//! are UTF-8 and offsets are in bytes, as in mruby. A match backtracks at most [`STEPS`] times; a call takes at most [`BUDGET`], and its result has
-//! at most [`MAX_OUTPUT`] bytes.
+//! Contract: a pattern is identified by its key (a digit for its options, then its source), so that Ruby
+//! holds nothing that must be freed. Texts are UTF-8 and offsets are in bytes, as in mruby. A match
+//! backtracks at most [`STEPS`] times; a call takes at most [`BUDGET`], and its result has at most
+//! [`MAX_OUTPUT`] bytes.
 
 mod class;
 mod cursor;

@@ -1,7 +1,8 @@
 //! Translates Onigmo's syntax, which Ruby uses, to that of fancy-regex.
 //!
-//! Contract: a translated pattern has the same meaning. Groups lose their names (numbers refer to them), and patterns with `x` lose their blanks;
-//! the flags `m` and `i` become groups. Constructs without an equivalent are errors with a reason.
+//! Contract: a translated pattern has the same meaning. Groups lose their names (numbers refer to them), and
+//! patterns with `x` lose their blanks; the flags `m` and `i` become groups. Constructs without an equivalent
+//! are errors with a reason.
 
 use super::class;
 use super::cursor::Cursor;

@@ -2,7 +2,7 @@
 
 use crate::support::request;
 use handler::{Body, Chunk, Client, Departure, Exchange, Fields, Incoming, Response, Trace};
-use script::{Hops, RouteLimits, Next, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, Hops, Next, RouteLimits, Script};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Tests of the kit's classes, from Ruby on a real VM: each `.rb` file in this folder raises if a check fails.
 #![cfg(test)]
 
-use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, RouteLimits, Script};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -60,7 +60,8 @@ fn many_tasks_get_their_own_replies_in_order() {
     run("order.rb");
 }
 
-/// Kills and restarts Redis at random moments under load: commands fail while it is down, then recover; a task never gets another's reply.
+/// Kills and restarts Redis at random moments under load: commands fail while it is down, then recover; a
+/// task never gets another's reply.
 #[test]
 fn a_redis_that_is_killed_again_and_again() {
     let Some(mut server) = Server::start() else { return };

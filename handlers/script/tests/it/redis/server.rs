@@ -1,6 +1,6 @@
 //! Starts a Redis server for a test, and runs Ruby against it.
 
-use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, RouteLimits, Script};
 use std::cell::RefCell;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,8 @@ impl Server {
         said.status.success().then(|| String::from_utf8_lossy(&said.stdout).trim().to_owned())
     }
 
-    /// Runs `tests/it/redis/FILE` as a handler, with `SOCKET`, `PORT` and `FOLDER` defined. Returns its log, or the reason why it failed.
+    /// Runs `tests/it/redis/FILE` as a handler, with `SOCKET`, `PORT` and `FOLDER` defined. Returns its log,
+    /// or the reason why it failed.
     pub fn run(&self, file: &str) -> Result<Vec<String>, String> {
         let said: Rc<RefCell<Vec<String>>> = Rc::default();
         let hear = said.clone();

@@ -1,4 +1,5 @@
-//! Tests of Regexp: the same results as CRuby for a table of uses; unsupported patterns are rejected when they are compiled.
+//! Tests of Regexp: the same results as CRuby for a table of uses; unsupported patterns are rejected when
+//! they are compiled.
 
 use super::vm::{assert_rows, assert_rows_after, load};
 use std::fmt::Write as _;

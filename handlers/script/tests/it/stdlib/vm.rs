@@ -1,6 +1,6 @@
 //! Evaluates Ruby as a handler.
 
-use script::{RouteLimits, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, RouteLimits, Script};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Evaluates handler `code` in a file of that name. Returns the lines of its log, or the reason why it cannot be loaded; `None` in a build without
-/// mruby.
+/// Evaluates handler `code` in a file of that name. Returns the lines of its log, or the reason why it cannot
+/// be loaded; `None` in a build without mruby.
 pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     script::version()?;
     let limits = RouteLimits {

@@ -4,7 +4,7 @@
 use handler::{
     Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Trace,
 };
-use script::{Hops, RouteLimits, Next, Observed, HandlerPlan, HandlerRoute, Script, HandlerSource};
+use script::{HandlerPlan, HandlerRoute, HandlerSource, Hops, Next, Observed, RouteLimits, Script};
 use stats::{HandlerFigures, HandlersSnapshot};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -87,7 +87,7 @@ pub fn text(response: Response) -> String {
     }
 }
 
-/// A client that stays until it is told to disconnect.
+/// A client that stays until the test disconnects it.
 #[derive(Default)]
 pub struct Visitor {
     left: Cell<bool>,

@@ -1,12 +1,13 @@
-//! Tests where a handler can wait: tries a wait in every construct of Ruby, and compares the results with `docs/mruby-waiting.md`.
+//! Tests where a handler can wait: tries a wait in every construct of Ruby, and compares the results with
+//! `docs/mruby-waiting.md`.
 //!
-//! The test generates the page, and a difference fails. The page describes one release of mruby; with another release only the outcomes are
-//! checked.
+//! The test generates the page, and a difference fails. The page describes one release of mruby; with another
+//! release only the outcomes are checked.
 #![cfg(test)]
 
 use crate::support;
 
-use script::{RouteLimits, HandlerSource};
+use script::{HandlerSource, RouteLimits};
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;

@@ -59,7 +59,8 @@ impl Source {
     }
 }
 
-/// Reads a path, or the tree of paths of a `use`: each with the name that it has here. Returns the number of its tokens.
+/// Reads a path, or the tree of paths of a `use`: each with the name that it has here. Returns the number of
+/// its tokens.
 fn tree(tokens: &[String], before: &[String], names: &mut Vec<(Name, String)>) -> usize {
     let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token == text);
     let word = |at: usize| {

@@ -1,10 +1,10 @@
-//! The form of a kept resource in a file.
+//! The file format of a kept resource.
 //!
-//! `FBC1`, the SHA-256 of everything that follows, the key, and the variants. Numbers are little-endian; texts have their length before them. Times are
-//! those of the clock on the wall, because another process reads them.
+//! `FBC1`, the SHA-256 of everything that follows, the key, and the variants. Numbers are little-endian; each
+//! text follows its length. Times are wall-clock times, because another process reads them.
 //!
-//! Contract: whatever the bytes of a file are, reading returns a resource that [`write`] has written, or nothing; it never panics, and allocates no more
-//! than a small multiple of the file's length.
+//! Contract: reading any bytes returns a resource that [`write`] has written, or nothing. It never panics,
+//! and allocates no more than a small multiple of the file's length.
 
 use crate::stored::{Rules, Stored, StoredParts};
 use crate::vary::Selection;
@@ -79,7 +79,7 @@ fn text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Decodes a resource: its key and its variants. `None` if the bytes are not whole and as they were written.
+/// Decodes a resource: its key and its variants. `None` if the bytes are incomplete or damaged.
 pub(crate) fn read(bytes: &Bytes) -> Option<(Box<[u8]>, Vec<Stored>)> {
     let content = bytes.get(PREFIX..)?;
     if &bytes[..4] != MAGIC || bytes[4..PREFIX] != *Sha256::digest(content) {

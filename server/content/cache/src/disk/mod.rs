@@ -1,12 +1,16 @@
-//! Kept responses in a folder, for a cache that is larger than memory and survives a restart.
+//! Keeps responses in a folder, for a cache that is larger than memory and survives a restart.
 //!
 //! Contract:
-//! 1. A thread of its own writes and deletes; no event loop waits for the disk. When it is behind, responses are not written.
-//! 2. A file is whole or absent: it is written beside its place, and renamed. A file that is damaged, or has another key, counts as absent.
-//! 3. The files take at most `limit` bytes; the least used ones are deleted. An index in memory knows their keys and tags, 100 to 200 bytes each.
-//! 4. What is removed or purged is not found again, also if it waits to be written or has not been scanned yet. Its files are gone when
-//!    [`Disk::flushed`] resolves, so that no later process finds them.
-//! 5. If the folder cannot be used, the error names it; a write that fails is logged once, and the cache goes on in memory.
+//! 1. A separate thread writes and deletes, so no event loop waits for the disk. When the thread is behind,
+//!    responses are not written.
+//! 2. A file is whole or absent: it is written under another name and renamed. A damaged file, or a file with
+//!    another key, counts as absent.
+//! 3. The files take at most `limit` bytes; the least used ones are deleted. An index in memory knows their
+//!    keys and tags, 100 to 200 bytes each.
+//! 4. A removed or purged response is not found again, even if it is queued for writing or not scanned yet.
+//!    Its file is gone when [`Disk::flushed`] resolves, so that no later process finds it.
+//! 5. If the folder cannot be used, the error names it. A failed write is logged once, and the cache
+//!    continues in memory.
 
 pub(crate) mod format;
 
@@ -29,7 +33,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Responses that wait to be written. With bodies of 30 KB these are 8 MB.
+/// The most responses queued for writing. With bodies of 30 KB these are 8 MB.
 const MOST_WAITING: usize = 256;
 
 /// The expected size of a file, in bytes.
@@ -59,7 +63,7 @@ impl Weighter<Box<[u8]>, Entry> for ByBytes {
     }
 }
 
-/// Collects the keys of entries that had to make room.
+/// Collects the keys of evicted entries.
 #[derive(Clone)]
 struct Evictions;
 
@@ -70,7 +74,7 @@ impl Lifecycle<Box<[u8]>, Entry> for Evictions {
         Vec::new()
     }
 
-    // Not `on_evict`, which is called for replaced entries, too: their file has just been written anew.
+    // Not `on_evict`, which is also called for replaced entries: their file has just been written again.
     fn before_evict(&self, evicted: &mut Self::RequestState, key: &Box<[u8]>, _: &mut Entry) {
         evicted.push(key.clone());
     }
@@ -153,7 +157,7 @@ impl Disk {
         }
     }
 
-    /// Deletes a resource soon. Whoever asks meanwhile does not find it.
+    /// Deletes a resource soon. Lookups miss from now on.
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let known = self.index.remove(key).is_some();
         // Also unknown ones: the file may exist without being in the index.
@@ -162,7 +166,7 @@ impl Disk {
     }
 
     fn order(&self, order: Order) {
-        // Fails only without the thread, which then writes nothing.
+        // Fails only if the thread has ended; then nothing is written.
         let _ = self.orders.send(order);
     }
 
@@ -182,7 +186,7 @@ impl Disk {
         read.map(|(_, variants)| variants)
     }
 
-    /// Deletes what is purged soon. Returns the number of files.
+    /// Deletes the matching files soon. Returns their number.
     pub(crate) fn purge(&self, purge: &Purge) -> usize {
         let matching = self.index.iter().filter(|(key, entry)| purge.matches(key, || entry.tags.iter()));
         let keys: Vec<Box<[u8]>> = matching.map(|(key, _)| key).collect();
@@ -298,7 +302,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Fills the index with the files of an earlier process. Deletes what is not one of them.
+    /// Fills the index with the files of an earlier process. Deletes files that are not valid.
     fn scan(&self) {
         let folders = entries(&self.folder).filter(|path| path.is_dir());
         for path in folders.flat_map(|folder| entries(&folder)) {
@@ -319,7 +323,8 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The longest file that is read, in bytes: 32 variants of the longest body that settings allow would be longer, and are not kept on disk.
+/// The longest file that is read, in bytes: 32 variants of the longest body that settings allow would be
+/// longer, and are not kept on disk.
 const LONGEST: u64 = 1 << 30;
 
 fn read(path: &Path) -> Option<(Box<[u8]>, Vec<Stored>)> {
@@ -338,7 +343,8 @@ fn path_of(folder: &Path, key: &[u8]) -> PathBuf {
     folder.join(&name[..2]).join(&name[2..])
 }
 
-/// Returns whether a file has a name that this module gives, also while it is written. Nothing else in the folder is touched.
+/// Returns whether a file's name is of the form that this module gives, temporary names included. Other files
+/// in the folder are not touched.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (digits, rest) = name.split_at_checked(38).unwrap_or((name, ""));
@@ -488,7 +494,7 @@ mod tests {
         {
             fs::write(name, "nothing that the cache has written").unwrap();
         }
-        // Another program writes a file, and has left one behind an hour ago.
+        // Another program writes one file, and left another one behind an hour ago.
         let (written, left) = (own.with_extension("tmp.13"), own.with_extension("tmp.12"));
         fs::write(&written, "half of a").unwrap();
         let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);

@@ -1,6 +1,6 @@
 //! Tracks a body on a connection to an origin, and which side is next: the client, which must read, or the origin.
 
-use super::{At, HoldingClient, HeldConnections};
+use super::{At, HeldConnections, HoldingClient};
 use crate::pool::Connection;
 use crate::upstreams::Active;
 use handler::Failure;

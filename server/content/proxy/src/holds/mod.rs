@@ -1,13 +1,17 @@
-//! Limits the origin connections that clients hold on a thread: for requests without a response, and for bodies that the client does not read.
+//! Limits the origin connections that clients hold on a thread: for requests without a response, and for
+//! bodies that the client does not read.
 //!
-//! Why: an HTTP/2 client that opens a hundred streams and reads none of them would have a hundred connections of an origin to itself.
+//! Why: an HTTP/2 client that opens a hundred streams and reads none of them would have a hundred connections
+//! of an origin to itself.
 //!
 //! Contract:
-//! 1. A client's connection may use [`OF_CLIENT`] origin connections. Its further requests wait until one is free. Requests whose origin keeps them
-//!    waiting ([`YOUNG`]) and bodies that wait for their origin do not count, so long polls and event streams are not held up.
-//! 2. Unread bodies lose their connections, the longest unread first, in these cases: one of the client's own requests waits ([`OWN`]); the thread
-//!    has more than [`OF_THREAD`]; an origin refuses connections or keeps other requests waiting ([`LATE`]); descriptors run out. Clients that read
-//!    anything, and clients with only a few unread bodies ([`FEW`]), are spared.
+//! 1. A client's connection may use [`OF_CLIENT`] origin connections. Its further requests wait until one is
+//!    free. Requests whose origin keeps them waiting ([`YOUNG`]) and bodies that wait for their origin do not
+//!    count, so long polls and event streams are not held up.
+//! 2. Unread bodies lose their connections, the longest unread first, in these cases: one of the client's own
+//!    requests waits ([`OWN`]); the thread has more than [`OF_THREAD`]; an origin refuses connections or
+//!    keeps other requests waiting ([`LATE`]); descriptors run out. Clients that read anything, and clients
+//!    with only a few unread bodies ([`FEW`]), are spared.
 //! 3. A body that has lost its connection breaks off as soon as its client continues to read.
 
 mod body;
@@ -99,7 +103,11 @@ pub fn make_room() -> bool {
 
 impl HeldConnections {
     /// Returns a permit for a request, unless the client's connection already uses its share.
-    pub(crate) fn enter(self: &Rc<HeldConnections>, peer: &Rc<Peer>, version: Version) -> Option<RequestPermit> {
+    pub(crate) fn enter(
+        self: &Rc<HeldConnections>,
+        peer: &Rc<Peer>,
+        version: Version,
+    ) -> Option<RequestPermit> {
         // HTTP/1 has one request at a time.
         if matches!(version, Version::Http10 | Version::Http11) {
             return Some(self.permit(None));
@@ -202,14 +210,15 @@ impl HeldConnections {
         BodyGuard { holds: self.clone(), held }
     }
 
-    /// Takes connections from unread bodies at the origin `at`, which accepts no more, or at any origin if `at` is `None`. Returns whether there
-    /// were any.
+    /// Takes connections from unread bodies at the origin `at`, which accepts no more, or at any origin if
+    /// `at` is `None`. Returns whether there were any.
     pub(crate) fn make_room(&self, at: Option<At>) -> bool {
         self.displace(|held| at.is_none_or(|at| held.at == at)) > 0
             || at.is_none() && self.displace_oldest(STALLED, |_| true)
     }
 
-    /// Takes the connection from the longest unread body that `may` lose it, if it has been unread for `least`. Returns whether there was one.
+    /// Takes the connection from the longest unread body that `may` lose it, if it has been unread for
+    /// `least`. Returns whether there was one.
     fn displace_oldest(&self, least: Duration, may: impl Fn(&HeldBody) -> bool) -> bool {
         let bodies = self.bodies.borrow();
         let unread =
@@ -220,8 +229,8 @@ impl HeldConnections {
         oldest.inspect(|held| held.displace()).is_some()
     }
 
-    /// Takes connections from a quarter of the bodies that `may` lose it, have been unread for [`STALLED`] and whose clients are stuck; the longest
-    /// unread first. Returns how many.
+    /// Takes connections from a quarter of the bodies that `may` lose it, have been unread for [`STALLED`]
+    /// and whose clients are stuck; the longest unread first. Returns how many.
     fn displace(&self, may: impl Fn(&HeldBody) -> bool) -> usize {
         let now = Instant::now();
         let bodies = self.bodies.borrow();

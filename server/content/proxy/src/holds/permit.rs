@@ -1,6 +1,6 @@
 //! Tracks requests without a response, and requests that wait for a permit.
 
-use super::{Asking, At, HoldingClient, HeldConnections};
+use super::{Asking, At, HeldConnections, HoldingClient};
 use std::rc::Rc;
 
 /// Lets a request be among those without a response, until this is dropped.

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use proxy::{Balance, ProxyConfig, Health, HostPolicy, Via};
+use proxy::{Balance, Health, HostPolicy, ProxyConfig, Via};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -341,7 +341,8 @@ fn clients_that_go_take_their_requests_along() {
         c.rest();
         tell.lock().unwrap().send(true).unwrap();
     });
-    let front = Front::start(ProxyConfig { read_timeout: Duration::from_secs(60), ..config(&[backend.origin()]) });
+    let front =
+        Front::start(ProxyConfig { read_timeout: Duration::from_secs(60), ..config(&[backend.origin()]) });
     for path in ["/wait", "/stream"] {
         let mut client = front.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));

@@ -173,13 +173,16 @@ fn certificates_are_verified() {
     assert_eq!(front.connect().get("/").status, 502);
     assert!(front.has_noted("certificate"), "{:?}", front.log);
     let by_address = format!("https://{}", secure.address);
-    let front =
-        Front::start(ProxyConfig { tls_ca: Some(secure.ca.clone()), ..config(std::slice::from_ref(&by_address)) });
+    let front = Front::start(ProxyConfig {
+        tls_ca: Some(secure.ca.clone()),
+        ..config(std::slice::from_ref(&by_address))
+    });
     assert_eq!(front.connect().get("/").status, 502, "it is not that name's certificate");
     let front = Front::start(ProxyConfig { tls_verify: false, ..config(&[by_address]) });
     assert_eq!(front.connect().get("/").status, 200);
     let plain = support::Backend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let front = Front::start(ProxyConfig { tls_verify: false, ..config(&[format!("https://{}", plain.address)]) });
+    let front =
+        Front::start(ProxyConfig { tls_verify: false, ..config(&[format!("https://{}", plain.address)]) });
     let status = front.connect().get("/").status;
     assert!(matches!(status, 502 | 504), "a server that does not speak TLS: {status}");
     let wrong = ProxyConfig { tls_ca: Some(std::env::current_exe().unwrap()), ..config(&[secure.origin()]) };

@@ -4,8 +4,8 @@
 //! 1. For each coding, each version of a file is compressed at most once at a time; other requests wait for the result.
 //! 2. Compression runs on another thread, never on the event loop.
 //! 3. A file that does not shrink is remembered and sent uncompressed.
-//! 4. Results that do not fit into memory are kept in an unlinked file, so they are not compressed again. The disk space is bounded. If no such file
-//!    can be created, these files are compressed each time.
+//! 4. Results that do not fit into memory are kept in an unlinked file, so they are not compressed again. The
+//!    disk space is bounded. If no such file can be created, these files are compressed each time.
 
 use super::document::{Document, read};
 use super::spill::Spill;
@@ -20,7 +20,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::OnceCell;
 
-/// Larger files are sent uncompressed, because compressing them would delay the first client too long. A precompressed file works for any size.
+/// Larger files are sent uncompressed, because compressing them would delay the first client too long. A
+/// precompressed file works for any size.
 const MAX_LENGTH: u64 = 4 << 20;
 
 type Key = (u64, Coding);

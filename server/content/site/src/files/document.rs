@@ -22,7 +22,8 @@ const DIGESTED: u64 = 256 << 10;
 
 /// One version of one file. When the file changes, another document replaces it.
 ///
-/// Fields are in order of use, those that every request reads first: with many files, every fetched cache line costs as much as a small function.
+/// Fields are in order of use, those that every request reads first: with many files, every fetched cache
+/// line costs as much as a small function.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Document {
@@ -81,9 +82,10 @@ impl Document {
         }
     }
 
-    /// Returns the opaque part of the entity tag, with quotes. If the file's time is that of its last change, length and time are enough. Tools that
-    /// copy files set the time (rsync, tar, container images), some of them to the same value for all files (Nix, Paketo); then the content is
-    /// hashed, so machines with the same files give the same tags. For a file that is too large to hash, inode and change time are added.
+    /// Returns the opaque part of the entity tag, with quotes. If the file's time is that of its last change,
+    /// length and time are enough. Tools that copy files set the time (rsync, tar, container images), some of
+    /// them to the same value for all files (Nix, Paketo); then the content is hashed, so machines with the
+    /// same files give the same tags. For a file that is too large to hash, inode and change time are added.
     pub(crate) fn tag(&self) -> &str {
         self.tag.get_or_init(|| {
             let (seconds, nanos) = self.version.modified();

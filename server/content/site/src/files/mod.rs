@@ -1,7 +1,8 @@
 //! Serves files: from a path below a root to a response.
 //!
-//! [`root`] keeps paths inside the root with the help of [`beneath`]. [`store`] caches open files and bytes. [`watches`] reports changes.
-//! [`document`] is one version of a file, [`presentation`] its header fields, and [`respond`] the response to a request for it.
+//! [`root`] keeps paths inside the root with the help of [`beneath`]. [`store`] caches open files and bytes.
+//! [`watches`] reports changes. [`document`] is one version of a file, [`presentation`] its header fields,
+//! and [`respond`] the response to a request for it.
 
 mod beneath;
 pub(crate) mod compression_cache;

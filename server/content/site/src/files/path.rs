@@ -1,6 +1,7 @@
 //! Converts a request's path to a path below the root. No I/O.
 //!
-//! Contract: `%xx` is decoded once. The result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the root.
+//! Contract: `%xx` is decoded once. The result is valid UTF-8 without NUL, empty names, `.` or `..`, and
+//! never leads above the root.
 
 use text::percent::{PATH, decode, encode, is_well_formed};
 
@@ -65,7 +66,8 @@ impl SitePath {
         &self.text
     }
 
-    /// Returns whether the path holds an encoded slash. It stays encoded: no file name can contain one, but an origin's path may.
+    /// Returns whether the path holds an encoded slash. It stays encoded: no file name can contain one, but
+    /// an origin's path may.
     pub(crate) fn has_encoded_slash(&self) -> bool {
         self.encoded_slash
     }

@@ -1,13 +1,15 @@
-//! Builds the response to a request for a file: conditions, ranges and codings (RFC 9110 sections 8.4, 12.5.3, 13 and 14).
+//! Builds the response to a request for a file: conditions, ranges and codings (RFC 9110 sections 8.4,
+//! 12.5.3, 13 and 14).
 //!
-//! In this order: Accept-Encoding selects the representation, the conditions decide whether it is sent, the range selects the part. A request with a
-//! range gets the uncompressed file or a precompressed one, never one compressed on the fly.
+//! In this order: Accept-Encoding selects the representation, the conditions decide whether it is sent, the
+//! range selects the part. A request with a range gets the uncompressed file or a precompressed one, never
+//! one compressed on the fly.
 
 use super::compression_cache::CompressionCache;
 use super::document::Document;
 use super::presentation::{FileOptions, Presentation, VersionFields};
 use super::requested::{RequestedRepresentation, preferences};
-use super::store::{Lookup, MAX_IN_MEMORY, FileStore};
+use super::store::{FileStore, Lookup, MAX_IN_MEMORY};
 use handler::{Body, Fields, FileRegion, Request, Response};
 use representation::byteranges;
 use representation::coding::Coding;
@@ -95,7 +97,8 @@ impl Responder {
         })
     }
 
-    /// Returns a page for another status than 200, such as an error page. Only the request's codings count, not its conditions or ranges.
+    /// Returns a page for another status than 200, such as an error page. Only the request's codings count,
+    /// not its conditions or ranges.
     pub(crate) async fn page(
         &self,
         request: &Request,
@@ -120,7 +123,8 @@ impl Responder {
         Response::new(status, presentation.page(coding), body)
     }
 
-    /// Returns the coding, and the precompressed file if there is one; without it, the document is compressed on the fly.
+    /// Returns the coding, and the precompressed file if there is one; without it, the document is compressed
+    /// on the fly.
     fn choose(
         &self,
         request: &Request,

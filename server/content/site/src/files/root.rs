@@ -1,13 +1,14 @@
 //! Represents the directory that files come from; no path leads out of it.
 //!
 //! Contract:
-//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out. With [`Root::following`], links
-//!    are followed wherever they lead.
+//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as
+//!    leading out. With [`Root::following`], links are followed wherever they lead.
 //! 2. Opening a FIFO or device never blocks.
-//! 3. A replaced directory (a deployment that switches a symbolic link) is noticed within [`RECHECK_PATH_AFTER`]; then [`Root::generation`] changes.
-//! 4. With the top-level names cached ([`Root::with_names`]), a request whose first name is not among them costs at most one system call once the
-//!    directory has not changed for two seconds, and none if there is no directory. This is for directories in front of an app, whose requests must
-//!    not pay for files.
+//! 3. A replaced directory (a deployment that switches a symbolic link) is noticed within
+//!    [`RECHECK_PATH_AFTER`]; then [`Root::generation`] changes.
+//! 4. With the top-level names cached ([`Root::with_names`]), a request whose first name is not among them
+//!    costs at most one system call once the directory has not changed for two seconds, and none if there is
+//!    no directory. This is for directories in front of an app, whose requests must not pay for files.
 
 use super::beneath::{self, Opener};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -23,8 +24,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often to look for a missing directory.
 const RETRY_ABSENT_AFTER: Duration = Duration::from_secs(1);
-/// Requests that arrive closer together than this share one check. Shorter than a client needs to get a response, write a file and send the next
-/// request.
+/// Requests that arrive closer together than this share one check. Shorter than a client needs to get a
+/// response, write a file and send the next request.
 pub(crate) const RECHECK_AFTER: Duration = Duration::from_micros(100);
 /// How often to check by path whether it is still the same directory.
 pub(crate) const RECHECK_PATH_AFTER: Duration = Duration::from_millis(250);
@@ -167,7 +168,8 @@ impl Root {
         Ok((file, metadata))
     }
 
-    /// Returns the current target of a path. It may lie outside the root: only compare it with the result of [`Root::open`].
+    /// Returns the current target of a path. It may lie outside the root: only compare it with the result of
+    /// [`Root::open`].
     pub(crate) fn stat(&self, path: &str) -> Stat {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return Stat::Missing };
@@ -189,8 +191,8 @@ impl Root {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
     }
 
-    /// Returns the first `limit` entries of a directory below the root, in the order of a listing, and the number of all others. Names that begin
-    /// with a dot and `hidden` names are left out.
+    /// Returns the first `limit` entries of a directory below the root, in the order of a listing, and the
+    /// number of all others. Names that begin with a dot and `hidden` names are left out.
     ///
     /// # Errors
     /// The directory cannot be opened or read.
@@ -303,7 +305,8 @@ impl Version {
         }
     }
 
-    /// Returns whether the modification time is that of the last change and not set by a tool: then no other content has the same time.
+    /// Returns whether the modification time is that of the last change and not set by a tool: then no other
+    /// content has the same time.
     pub(crate) fn is_genuine(&self) -> bool {
         self.modified == self.changed
     }

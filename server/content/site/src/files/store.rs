@@ -19,11 +19,13 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Files up to this many bytes may be kept in memory and written together with the head; larger ones are sent by sendfile.
+/// Files up to this many bytes may be kept in memory and written together with the head; larger ones are sent
+/// by sendfile.
 pub(crate) const MAX_IN_MEMORY: u64 = 64 << 10;
 
-/// A file is kept in memory if it was requested this soon after the previous request, twice in a row. Once happens by chance to each of thousands of
-/// randomly requested files, and would fill the memory with files that are not requested again for long.
+/// A file is kept in memory if it was requested this soon after the previous request, twice in a row. Once
+/// happens by chance to each of thousands of randomly requested files, and would fill the memory with files
+/// that are not requested again for long.
 const HOT_WITHIN: Duration = Duration::from_millis(2);
 
 /// The limits of a store.
@@ -151,7 +153,8 @@ impl FileStore {
         current
     }
 
-    /// Returns whether an entry can be used without another check. `checked`: its last check. `covered`: its inotify epoch.
+    /// Returns whether an entry can be used without another check. `checked`: its last check. `covered`: its
+    /// inotify epoch.
     pub(crate) fn is_trusted(&self, covered: Option<u64>, checked: Instant, now: Instant) -> bool {
         let age = now.saturating_duration_since(checked);
         if age < RECHECK_AFTER {
@@ -186,8 +189,8 @@ impl FileStore {
         document.settled.get()
     }
 
-    /// Returns all bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory or requested often enough to be. Other
-    /// files are better sent from the file, which costs no memory.
+    /// Returns all bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory
+    /// or requested often enough to be. Other files are better sent from the file, which costs no memory.
     ///
     /// # Errors
     /// The file cannot be read, or has changed.
@@ -217,7 +220,8 @@ mod tests {
     /// Returns a folder with the file `new`, just written, and a store that has looked it up.
     fn with_a_new_file(now: Instant) -> (tempfile::TempDir, FileStore, Rc<Document>) {
         let dir = tempfile::tempdir().unwrap();
-        let store = FileStore::new(Root::new(dir.path().to_owned()), CacheBounds { files: 8, bytes: 1 << 20 });
+        let store =
+            FileStore::new(Root::new(dir.path().to_owned()), CacheBounds { files: 8, bytes: 1 << 20 });
         std::fs::write(dir.path().join("new"), "first").unwrap();
         store.refresh(now);
         let Lookup::File(document) = store.find("new", now, SystemTime::now()) else { panic!("it is there") };

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns the opaque part of the entity tag, with quotes, of a file of `len` bytes modified at `seconds` and `nanos` since 1970.
+/// Returns the opaque part of the entity tag, with quotes, of a file of `len` bytes modified at `seconds` and
+/// `nanos` since 1970.
 pub(crate) fn tag(len: u64, seconds: i64, nanos: i64) -> String {
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     format!("\"{changed:x}-{len:x}\"")

@@ -39,7 +39,8 @@ pub(super) enum FileMiddleware {
 /// The operator's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted<'a> {
-    /// Send the files that the app would send, in the same way. The directory is only for the note about files that the app does not send.
+    /// Send the files that the app would send, in the same way. The directory is only for the note about
+    /// files that the app does not send.
     Auto(&'a Path),
     /// Also send the files of this directory, even if nothing in the app sends them.
     Named(&'a Path),

@@ -1,14 +1,17 @@
 //! Sends the files that an app's middleware would send, before the app sees the request.
 //!
-//! Why here: a file takes a Ruby thread far longer than the front, and a slow reader of a large file would occupy that thread. The app describes its
-//! middleware's handling of files ([`app_files`]), and the front sends them in the same way ([`rule`]).
+//! Why here: a file takes a Ruby thread far longer than the front, and a slow reader of a large file would
+//! occupy that thread. The app describes its middleware's handling of files ([`app_files`]), and the front
+//! sends them in the same way ([`rule`]).
 //!
 //! Contract:
-//! 1. Only GET and HEAD for a readable regular file are served. All other requests go to the app, and so does a request that the app's middleware
-//!    might have refused.
-//! 2. A request whose first name is not in the directory costs at most one system call once the directory has not changed for two seconds, and none
-//!    if there is no directory. A new directory is noticed within a second.
-//! 3. Symbolic links are followed wherever they lead, as the app would: `public/assets` may be a link to a folder that releases share.
+//! 1. Only GET and HEAD for a readable regular file are served. All other requests go to the app, and so does
+//!    a request that the app's middleware might have refused.
+//! 2. A request whose first name is not in the directory costs at most one system call once the directory has
+//!    not changed for two seconds, and none if there is no directory. A new directory is noticed within a
+//!    second.
+//! 3. Symbolic links are followed wherever they lead, as the app would: `public/assets` may be a link to a
+//!    folder that releases share.
 //! 4. A `PublicFiles` belongs to one thread.
 
 mod app_files;
@@ -24,7 +27,7 @@ use crate::files::path::first_name;
 use crate::files::presentation::{FileOptions, Presentation};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
-use crate::files::store::{CacheBounds, Lookup, FileStore};
+use crate::files::store::{CacheBounds, FileStore, Lookup};
 use crate::media_type;
 use app_files::{FileMiddleware, Mount};
 use handler::{Request, Response};
@@ -72,7 +75,8 @@ impl PublicFiles {
     /// Creates the files from an app's description. Directories need not exist yet.
     pub fn new(files: &AppFiles, bounds: CacheBounds) -> PublicFiles {
         let share = files.roots().count().max(1);
-        let bounds = CacheBounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
+        let bounds =
+            CacheBounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
         let rule = |part: &FileMiddleware| match part {
             FileMiddleware::Rule(rule) => {
                 Some(Rc::new(Served::new(FileRule::clone(rule), files.types.clone(), bounds)))
@@ -175,8 +179,8 @@ impl Served {
 }
 
 impl PublicFile {
-    /// Returns the response: 200, 206, 304, 412 or 416; `None` if the file is gone. The response to HEAD has a body too, so that its length is
-    /// known; the protocol layer omits it.
+    /// Returns the response: 200, 206, 304, 412 or 416; `None` if the file is gone. The response to HEAD has
+    /// a body too, so that its length is known; the protocol layer omits it.
     pub async fn respond(mut self, request: &Request) -> Option<Response> {
         for _ in 0..3 {
             let responder = &self.served.responder;

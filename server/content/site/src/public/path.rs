@@ -16,8 +16,9 @@ pub(crate) struct FilePath {
 }
 
 impl FilePath {
-    /// Decodes `%xx` once. Returns `None` unless the path is plainly that of a public file: for a broken `%xx`, NUL, invalid UTF-8, an empty
-    /// segment, a segment that begins with a dot (including `..`), or an encoded slash, which a proxy in front may have read differently.
+    /// Decodes `%xx` once. Returns `None` unless the path is plainly that of a public file: for a broken
+    /// `%xx`, NUL, invalid UTF-8, an empty segment, a segment that begins with a dot (including `..`), or an
+    /// encoded slash, which a proxy in front may have read differently.
     pub(crate) fn decode(path: &[u8]) -> Option<FilePath> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {

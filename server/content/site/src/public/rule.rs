@@ -128,7 +128,8 @@ impl FileRule {
         FileRule { by: by.to_owned(), root: root.to_owned(), ..FileRule::default() }
     }
 
-    /// Returns the usual rule for files that the app does not describe: pages by their names, the server's own types, all precompressed files.
+    /// Returns the usual rule for files that the app does not describe: pages by their names, the server's
+    /// own types, all precompressed files.
     pub(crate) fn plain(root: &Path) -> FileRule {
         FileRule {
             index: Some("index.html".to_owned()),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::walk::{FileKind, FileTree, StepResult, look};
-use super::{ProxyOrigin, RequestView, RuleKind, RuleRef, Rules, RuleStep};
+use super::{ProxyOrigin, RequestView, RuleKind, RuleRef, RuleStep, Rules};
 
 /// The steps tried for a request and the result, as text.
 #[derive(Debug, Clone)]
@@ -107,7 +107,8 @@ impl Explanation {
         None
     }
 
-    /// Applies `https_only` and `canonical_host`. Returns the first redirect, then continues as if the client had followed all of them.
+    /// Applies `https_only` and `canonical_host`. Returns the first redirect, then continues as if the client
+    /// had followed all of them.
     fn gate<'a>(&mut self, rules: &'a Rules, request: &mut RequestView<'a>) -> Option<String> {
         let mut first = None;
         let host = rules.canonical_host.as_deref().unwrap_or_default();
@@ -269,7 +270,9 @@ fn absent(step: &RuleStep, tree: &dyn FileTree) -> &'static str {
         RuleStep::Directory { path, .. } if tree.kind(path) == FileKind::Directory => {
             "found, but it has no index file"
         }
-        RuleStep::File { path, .. } | RuleStep::Target { path, .. } if tree.kind(path) == FileKind::Directory => {
+        RuleStep::File { path, .. } | RuleStep::Target { path, .. }
+            if tree.kind(path) == FileKind::Directory =>
+        {
             "it is a directory, not a file"
         }
         _ => "not found",

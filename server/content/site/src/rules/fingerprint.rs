@@ -1,6 +1,8 @@
-//! Detects file names that contain a hash of the content: a changed file has a new name, so it can be cached without limit.
+//! Detects file names that contain a hash of the content: a changed file has a new name, so it can be cached
+//! without limit.
 //!
-//! Contract: missing a hash is better than mistaking a word or a date for one, because a response cached for a year cannot be recalled.
+//! Contract: missing a hash is better than mistaking a word or a date for one, because a response cached for
+//! a year cannot be recalled.
 
 /// Returns whether the last segment of `path` contains a content hash.
 pub(super) fn has(path: &str) -> bool {
@@ -15,7 +17,8 @@ pub(super) fn has(path: &str) -> bool {
         || stem.split('.').any(|part| ends_with_short_hash(part, extension, in_assets))
 }
 
-/// Matches the hashes of Rails, Propshaft, webpack and Jekyll: eight or more lower-case hexadecimal digits. Decimal digits alone may be a date.
+/// Matches the hashes of Rails, Propshaft, webpack and Jekyll: eight or more lower-case hexadecimal digits.
+/// Decimal digits alone may be a date.
 fn is_hex(piece: &str) -> bool {
     let digits = piece.bytes().filter(u8::is_ascii_digit).count();
     let letters = piece.bytes().filter(|byte| matches!(byte, b'a'..=b'f')).count();
@@ -23,7 +26,8 @@ fn is_hex(piece: &str) -> bool {
     digits + letters == length && digits > 0 && letters > 0 && (8..=128).contains(&length)
 }
 
-/// Matches the hashes of esbuild and Hanami (`-GVDAEYE5`) and of Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as in no word.
+/// Matches the hashes of esbuild and Hanami (`-GVDAEYE5`) and of Vite (`-BxY3_k2Z`): eight characters after a
+/// dash, mixed as in no word.
 fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     let bytes = part.as_bytes();
     let Some(at) = bytes.len().checked_sub(9).filter(|&at| at > 0 && bytes[at] == b'-') else { return false };

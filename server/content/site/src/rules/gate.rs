@@ -1,7 +1,7 @@
 //! Applies the rules that come before all others: `https_only` and `canonical_host`.
 //!
-//! Contract: one redirect leads to the final address, and a client that follows it is not redirected again. With `compat` there are two redirects,
-//! as in the buildpack.
+//! Contract: one redirect leads to the final address, and a client that follows it is not redirected again.
+//! With `compat` there are two redirects, as in the buildpack.
 
 use super::location::{host, request_uri, scheme};
 use super::{Redirect, RequestView, RuleKind, RuleRef, Rules};
@@ -27,7 +27,8 @@ pub(super) fn gate(rules: &Rules, request: &RequestView<'_>) -> Option<(Redirect
     Some((to(&scheme, &visible(canonical), request), from))
 }
 
-/// Returns whether the client used `https`. A client that forges `X-Forwarded-Proto: https` only avoids a redirect for itself.
+/// Returns whether the client used `https`. A client that forges `X-Forwarded-Proto: https` only avoids a
+/// redirect for itself.
 fn is_https(rules: &Rules, request: &RequestView<'_>) -> bool {
     let claimed = request.forwarded_proto;
     if rules.compat {
@@ -44,7 +45,8 @@ fn forwarded_proto(request: &RequestView<'_>) -> Vec<u8> {
     if value.iter().all(u8::is_ascii_alphanumeric) { value.to_vec() } else { Vec::new() }
 }
 
-/// Compares hosts without the port, as nginx's `$host` does, unless the rule has a port. Clients leave out the scheme's default port.
+/// Compares hosts without the port, as nginx's `$host` does, unless the rule has a port. Clients leave out
+/// the scheme's default port.
 fn is_host(canonical: &str, request: &[u8], https: bool) -> bool {
     if request.is_empty() {
         return false;

@@ -1,7 +1,9 @@
-//! Matches globs against decoded paths: `*` matches any run without `/`, `**` any run, other characters themselves. The whole path must match.
+//! Matches globs against decoded paths: `*` matches any run without `/`, `**` any run, other characters
+//! themselves. The whole path must match.
 //!
-//! Contract: the results are those of the regular expression `^…$` with `[^/]*` and `.*`, in time proportional to pattern times path (no
-//! backtracking), so no path can make a rule slow. Captures are greedy.
+//! Contract: the results are those of the regular expression `^…$` with `[^/]*` and `.*`, in time
+//! proportional to pattern times path (no backtracking), so no path can make a rule slow. Captures are
+//! greedy.
 
 /// A compiled glob.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,8 @@
-//! Parses JSON with source positions: a small tree over `jsonc-parser`, which gives ranges. Anything that is not JSON is refused.
+//! Parses JSON with source positions: a small tree over `jsonc-parser`, which gives ranges. Anything that is
+//! not JSON is refused.
 //!
-//! Contract: strict RFC 8259, except that the text must be an object. Nesting is limited, so no text can exhaust the stack.
+//! Contract: strict RFC 8259, except that the text must be an object. Nesting is limited, so no text can
+//! exhaust the stack.
 
 use jsonc_parser::{ParseOptions, ast, common::Ranged};
 

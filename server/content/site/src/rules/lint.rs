@@ -3,10 +3,10 @@
 use super::glob::Glob;
 use super::source::SourceSpan;
 use super::walk::{StepResult, walk};
-use super::{FileKind, FileTree, RuleNote, ProxyRule, Route, Rules, RuleStep};
+use super::{FileKind, FileTree, ProxyRule, Route, RuleNote, RuleStep, Rules};
 
-/// Returns the entries of `rules` that have no effect, given the site's files, in file order. Notes of [`Rules::parse`] (unknown keys, duplicates,
-/// unset variables, keys that match no path) are not repeated.
+/// Returns the entries of `rules` that have no effect, given the site's files, in file order. Notes of
+/// [`Rules::parse`] (unknown keys, duplicates, unset variables, keys that match no path) are not repeated.
 pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<RuleNote> {
     let mut lint = Lint { rules, tree, notes: Vec::new() };
     if lint.root() {

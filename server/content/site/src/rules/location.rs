@@ -1,10 +1,10 @@
 //! Builds the target URL of a redirect: text with nginx's variables, evaluated for each request.
 //!
 //! Contract: the result is visible ASCII. A client can choose neither its host nor its scheme:
-//! 1. Client input (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes part of the authority; a URL that would allow it is refused when it is
-//!    parsed.
-//! 2. A URL that begins with client input, or with `/`, is a path of this site: it begins with exactly one `/` (unless the file itself has
-//!    `//host`), and `\`, which browsers treat as `/`, is always encoded.
+//! 1. Client input (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes part of the authority; a URL that
+//!    would allow it is refused when it is parsed.
+//! 2. A URL that begins with client input, or with `/`, is a path of this site: it begins with exactly one
+//!    `/` (unless the file itself has `//host`), and `\`, which browsers treat as `/`, is always encoded.
 
 use super::RequestView;
 use super::escape::{encoded, visible};

@@ -1,12 +1,13 @@
 //! Parses `static.json` into [`Rules`], which give the steps for a path.
 //!
-//! Why: the file, proxy or redirect of a path is determined here without I/O, so it can be tested, cached, explained (`firebrick explain`) and
-//! checked (`firebrick check`) without a server or a disk.
+//! Why: the file, proxy or redirect of a path is determined here without I/O, so it can be tested, cached,
+//! explained (`firebrick explain`) and checked (`firebrick check`) without a server or a disk.
 //!
 //! Contract:
 //! 1. No I/O. Environment variables and the site's files are reached through a closure and through [`FileTree`].
 //! 2. [`Rules`] are immutable; a new text makes new rules.
-//! 3. Paths passed in are decoded once, begin with `/`, and contain no `.`, `..`, empty segment or NUL. A directory's path may end with `/`.
+//! 3. Paths passed in are decoded once, begin with `/`, and contain no `.`, `..`, empty segment or NUL. A
+//!    directory's path may end with `/`.
 //! 4. [`Rules::steps`] and [`Rules::headers`] depend only on the path, so their results can be cached by path.
 //! 5. The order of steps is the specified one: files, clean URLs, proxies, redirects, routes, 404.
 
@@ -177,7 +178,8 @@ impl Rules {
         }
     }
 
-    /// Returns the rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise the defaults.
+    /// Returns the rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise
+    /// the defaults.
     pub fn without_file() -> Rules {
         Rules::from_variables(&|_| None).rules
     }
@@ -236,8 +238,9 @@ impl Rules {
         self.fingerprinted_assets
     }
 
-    /// Returns the `Cache-Control` of a successful response (200, 206, 304) with the file `path`, if `fingerprinted_assets` is on and the file's
-    /// name contains a content hash. A `Cache-Control` of [`Rules::headers`] takes precedence.
+    /// Returns the `Cache-Control` of a successful response (200, 206, 304) with the file `path`, if
+    /// `fingerprinted_assets` is on and the file's name contains a content hash. A `Cache-Control` of
+    /// [`Rules::headers`] takes precedence.
     pub fn cache_control(&self, path: &str) -> Option<&'static str> {
         (self.fingerprinted_assets && fingerprint::has(path)).then_some("public, max-age=31536000, immutable")
     }
@@ -337,7 +340,8 @@ impl Rules {
         Redirect { status: rule.status, location }
     }
 
-    /// Returns the path and query to request from the origin of proxy `id`. The path is the client's, byte for byte, without the prefix.
+    /// Returns the path and query to request from the origin of proxy `id`. The path is the client's, byte
+    /// for byte, without the prefix.
     ///
     /// # Panics
     /// If `id` is not from these rules.

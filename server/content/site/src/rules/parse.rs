@@ -1,7 +1,7 @@
 //! Parses the keys of `static.json`: type, default and meaning of each, in one table of matches.
 //!
-//! Contract: all mistakes are reported, not only the first. Unknown keys are notes, because the buildpack ignored them. With `"compat": "heroku"`,
-//! keys that the buildpack did not have count as unknown.
+//! Contract: all mistakes are reported, not only the first. Unknown keys are notes, because the buildpack
+//! ignored them. With `"compat": "heroku"`, keys that the buildpack did not have count as unknown.
 
 use std::sync::Arc;
 

@@ -154,8 +154,9 @@ pub(super) fn longest_first(rules: &[ProxyRule]) -> Vec<usize> {
     order
 }
 
-/// Returns the rest of a raw path after its first `depth` segments, without the leading slash; `None` if nothing follows, not even a slash. Dot
-/// segments are resolved, so none reaches the origin; all other bytes are unchanged.
+/// Returns the rest of a raw path after its first `depth` segments, without the leading slash; `None` if
+/// nothing follows, not even a slash. Dot segments are resolved, so none reaches the origin; all other bytes
+/// are unchanged.
 fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = raw.split(|&byte| byte == b'/').skip(1).peekable();
@@ -253,7 +254,8 @@ impl ProxyOrigin {
         Ok(ProxyOrigin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
     }
 
-    /// Returns the part of a `Location` after this origin's base path; `None` if it leads elsewhere. The scheme is ignored.
+    /// Returns the part of a `Location` after this origin's base path; `None` if it leads elsewhere. The
+    /// scheme is ignored.
     fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
         let scheme_end = location.find("://").filter(|&end| end <= 5);
         let path = match scheme_end.map(|end| location[..end].to_ascii_lowercase()) {

@@ -152,7 +152,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns an object's members. Of duplicate keys the last counts, at the position of the first (as in Ruby); the others are noted.
+    /// Returns an object's members. Of duplicate keys the last counts, at the position of the first (as in
+    /// Ruby); the others are noted.
     pub fn members<'n>(&mut self, key: &str, node: &'n Node, expected: &str) -> Option<Vec<&'n Member>> {
         match &node.value {
             Value::Object(members) => Some(self.unique(members)),

@@ -1,4 +1,5 @@
-//! Tracks positions in `static.json`, and formats messages that show them: file, line, column, the line itself and a caret.
+//! Tracks positions in `static.json`, and formats messages that show them: file, line, column, the line
+//! itself and a caret.
 
 use std::fmt;
 

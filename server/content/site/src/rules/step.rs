@@ -5,8 +5,8 @@ use std::fmt;
 use super::source::SourceSpan;
 use super::{Route, Rules, TrailingSlash};
 
-/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies ([`RuleStep::Proxy`], [`RuleStep::Redirect`]
-/// or [`RuleStep::Missing`]).
+/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies
+/// ([`RuleStep::Proxy`], [`RuleStep::Redirect`] or [`RuleStep::Missing`]).
 pub type RuleSteps = Vec<RuleStep>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub enum RuleStep {
         action: FileAction,
         rule: RuleRef,
     },
-    /// The directory `path`, if it exists: its index file, else its listing if `directory_listing` is on. Without either: 403 if `forbidden` (after
-    /// the redirect, if `action` is one), else the next step.
+    /// The directory `path`, if it exists: its index file, else its listing if `directory_listing` is on.
+    /// Without either: 403 if `forbidden` (after the redirect, if `action` is one), else the next step.
     Directory {
         /// Below the root; begins with `/`, and ends with it only if it is the root.
         path: String,
@@ -128,7 +128,11 @@ pub(super) fn steps(rules: &Rules, path: &str) -> RuleSteps {
     if rules.clean_urls && path.ends_with(".html") {
         let rule = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
         let action = FileAction::Serve;
-        steps.push(RuleStep::File { path: path.to_owned(), action, rule: RuleRef::unwritten(RuleKind::Path) });
+        steps.push(RuleStep::File {
+            path: path.to_owned(),
+            action,
+            rule: RuleRef::unwritten(RuleKind::Path),
+        });
         steps.push(RuleStep::Missing { rule });
         return steps;
     }

@@ -1,5 +1,5 @@
-//! Table-driven tests: small sites with their `static.json`, and the result for each path. They cover the behaviour of the buildpack's own test
-//! sites, with other data, and the features beyond it.
+//! Table-driven tests: small sites with their `static.json`, and the result for each path. They cover the
+//! behaviour of the buildpack's own test sites, with other data, and the features beyond it.
 
 mod beyond;
 mod buildpack;

@@ -1,7 +1,8 @@
 //! Substitutes `${NAME}` and `${NAME:-default}` in the values of `static.json`.
 //!
-//! Contract: an unset variable without a default is left as written, and listed in [`Filled::unset`]. Values are not searched for further variables.
-//! With `compat` there are no defaults and no escape, as in the buildpack.
+//! Contract: an unset variable without a default is left as written, and listed in [`Filled::unset`]. Values
+//! are not searched for further variables. With `compat` there are no defaults and no escape, as in the
+//! buildpack.
 
 /// Looks up an environment variable.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -1,6 +1,6 @@
 //! Follows steps through the files of a site like the file engine does, but only to describe the result.
 
-use super::{FileAction, Rules, RuleStep};
+use super::{FileAction, RuleStep, Rules};
 
 /// A site's files, as the rules see them.
 pub trait FileTree {

@@ -16,7 +16,7 @@ use crate::files::root::Root;
 use crate::files::store::{CacheBounds, FileStore};
 use crate::page::{redirect, status_page};
 use crate::rules::{RequestView, Rules};
-use auth::{Authenticator, TooManyChecks, PasswordClient};
+use auth::{Authenticator, PasswordClient, TooManyChecks};
 use handler::{Failure, PeerAddr, Request, Response};
 use path_cache::{CachedPath, PathCache, Target};
 use representation::coding::Coding;
@@ -302,7 +302,9 @@ fn allowed(status: u16) -> Response {
 fn client_of(request: &Request) -> PasswordClient {
     let peer = &request.peer;
     match peer.remote {
-        PeerAddr::Inet(address) => PasswordClient::new(peer.remote_text.as_bytes(), &address.port().to_ne_bytes()),
+        PeerAddr::Inet(address) => {
+            PasswordClient::new(peer.remote_text.as_bytes(), &address.port().to_ne_bytes())
+        }
         // Each connection has its own peer.
         PeerAddr::Unix => PasswordClient::new(b"", &(Rc::as_ptr(peer) as usize).to_ne_bytes()),
     }

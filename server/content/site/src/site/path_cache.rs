@@ -1,7 +1,7 @@
 //! Caches the results of paths, so that repeated paths skip the walk through the rules.
 //!
-//! Contract: a returned entry is valid: all files that were missing are still missing, and the path still leads to the same file (see
-//! [`crate::files::watches`] for how that is known without a check).
+//! Contract: a returned entry is valid: all files that were missing are still missing, and the path still
+//! leads to the same file (see [`crate::files::watches`] for how that is known without a check).
 
 use super::walk::Misses;
 use crate::files::document::Document;

@@ -35,7 +35,9 @@ impl Site {
         for step in self.rules.steps(path.as_str()) {
             let outcome = match step {
                 RuleStep::File { path, action, .. } if files => self.file(request, &path, action, misses),
-                RuleStep::Target { path, .. } if files => self.file(request, &path, FileAction::Serve, misses),
+                RuleStep::Target { path, .. } if files => {
+                    self.file(request, &path, FileAction::Serve, misses)
+                }
                 RuleStep::Directory { path, action, forbidden, .. } if files => {
                     self.directory(request, &path, action, forbidden, misses)
                 }

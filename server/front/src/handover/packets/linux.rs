@@ -45,7 +45,8 @@ pub(in crate::handover) fn receive(socket: impl AsFd, flags: RecvFlags) -> io::R
     let received = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
             Err(Errno::INTR) => {}
-            // The other side closed with unread data. The kernel reports this once, before the data that is still to read.
+            // The other side closed with unread data. The kernel reports this once, before the data that is
+            // still to read.
             Err(Errno::CONNRESET) if !reset => reset = true,
             Err(Errno::CONNRESET) => return Ok(None),
             received => break received?,

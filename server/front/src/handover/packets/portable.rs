@@ -1,4 +1,5 @@
-//! Packets over a stream: each packet follows its length in four bytes, little endian. Descriptors travel with the length.
+//! Packets over a stream: each packet follows its length in four bytes, little endian. Descriptors travel
+//! with the length.
 
 use super::{Parts, Space, arrived, too_long, with};
 use crate::handover::message::LONGEST;

@@ -170,7 +170,8 @@ impl Usage {
         mebibytes(self.limit)
     }
 
-    /// Describes the figures: `201 MiB of 256 MiB are used (responses 150 MiB, streams 31 MiB)`, the three largest classes.
+    /// Describes the figures: `201 MiB of 256 MiB are used (responses 150 MiB, streams 31 MiB)`, the three
+    /// largest classes.
     pub fn describe(&self) -> String {
         let mut classes = MemoryClass::ALL.map(|class| (self.of(class), class.name()));
         classes.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
@@ -237,10 +238,19 @@ mod tests {
     fn a_change_is_told_once() {
         let ledger = Ledger::new();
         ledger.set_limit(1000);
-        assert_eq!(ledger.add(MemoryClass::Cache, 760), Some(LevelChange { from: Level::Normal, to: Level::Files }));
+        assert_eq!(
+            ledger.add(MemoryClass::Cache, 760),
+            Some(LevelChange { from: Level::Normal, to: Level::Files })
+        );
         assert_eq!(ledger.add(MemoryClass::Cache, 10), None);
-        assert_eq!(ledger.add(MemoryClass::Cache, 500), Some(LevelChange { from: Level::Files, to: Level::Full }));
-        assert_eq!(ledger.set(MemoryClass::Cache, 0), Some(LevelChange { from: Level::Full, to: Level::Normal }));
+        assert_eq!(
+            ledger.add(MemoryClass::Cache, 500),
+            Some(LevelChange { from: Level::Files, to: Level::Full })
+        );
+        assert_eq!(
+            ledger.set(MemoryClass::Cache, 0),
+            Some(LevelChange { from: Level::Full, to: Level::Normal })
+        );
         let usage = ledger.usage();
         assert_eq!(Level::ALL.map(|level| usage.reached(level)), [0, 1, 1, 1]);
     }

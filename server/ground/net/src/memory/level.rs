@@ -1,7 +1,7 @@
 //! How near the limit the used memory is. Pure.
 
-/// How scarce memory is. A level is left at five hundredths of the limit below the point where it is reached, so that it does not change
-/// with each response.
+/// How scarce memory is. A level is left at five hundredths of the limit below the point where it is reached,
+/// so that it does not change with each response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum Level {

@@ -5,7 +5,8 @@
 //! slow clients together take more memory than the machine has, and the kernel kills the process.
 //!
 //! Contract:
-//! 1. Buffers whose number or size depends on clients are counted in bytes, by [`MemoryClass`]: with a [`Reserved`], or with [`change`].
+//! 1. Buffers whose number or size depends on clients are counted in bytes, by [`MemoryClass`]: with a
+//!    [`Reserved`], or with [`change`].
 //! 2. A count is cheap: each thread gathers its changes in steps of 64 KiB, so most changes cost no atomic
 //!    operation. The figures are exact to one step for each thread and class; [`settle`] makes those of a
 //!    thread exact.
@@ -259,7 +260,10 @@ mod tests {
         // The memory of this process is above 1 MiB, but a quarter at most counts as other.
         set_limit(1 << 20);
         let usage = usage();
-        assert_eq!((usage.of(MemoryClass::Other), level(), limit()), (256 << 10, Level::Normal, Some(1 << 20)));
+        assert_eq!(
+            (usage.of(MemoryClass::Other), level(), limit()),
+            (256 << 10, Level::Normal, Some(1 << 20))
+        );
         let reserved = Reserved::new(MemoryClass::Responses, 1 << 20);
         assert_eq!(level(), Level::Full);
         let reason = refuse();

@@ -27,7 +27,7 @@ pub struct ProxyHeader {
 
 /// The progress of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedHeader {
     /// The bytes are the beginning of a header.
     Incomplete,
     /// A header, and its length in bytes.

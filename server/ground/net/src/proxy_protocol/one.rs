@@ -2,30 +2,30 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::header::{Ends, ProxyHeader, Parsed};
+use super::header::{Ends, ParsedHeader, ProxyHeader};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 /// The longest line with its CRLF, in bytes.
 const LONGEST: usize = 107;
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
+pub(super) fn parse(bytes: &[u8]) -> Result<ParsedHeader, &'static str> {
     let within = &bytes[..bytes.len().min(LONGEST)];
     let Some(end) = within.iter().position(|byte| *byte == b'\r' || *byte == b'\n') else {
         return if bytes.len() < LONGEST {
-            Ok(Parsed::Incomplete)
+            Ok(ParsedHeader::Incomplete)
         } else {
             Err("its line is longer than 107 bytes")
         };
     };
     match within.get(end..end + 2) {
         Some(b"\r\n") => {}
-        None if within.ends_with(b"\r") && bytes.len() < LONGEST => return Ok(Parsed::Incomplete),
+        None if within.ends_with(b"\r") && bytes.len() < LONGEST => return Ok(ParsedHeader::Incomplete),
         _ => return Err("its line does not end with CR LF"),
     }
     let line = within[..end].strip_prefix(SIGNATURE).ok_or("its line is too short")?;
     let line = std::str::from_utf8(line).map_err(|_| "it is not ASCII")?;
     let ends = ends(line)?;
-    Ok(Parsed::Complete(ProxyHeader { ends, tls: None }, end + 2))
+    Ok(ParsedHeader::Complete(ProxyHeader { ends, tls: None }, end + 2))
 }
 
 fn ends(line: &str) -> Result<Ends, &'static str> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::header::Parsed;
+use super::header::ParsedHeader;
 use super::{one, two};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl fmt::Display for MalformedHeader {
 ///
 /// # Errors
 /// The bytes are not the beginning of an accepted header.
-pub fn parse(bytes: &[u8], accepted: Accepted) -> Result<Parsed, MalformedHeader> {
+pub fn parse(bytes: &[u8], accepted: Accepted) -> Result<ParsedHeader, MalformedHeader> {
     let begins = |with: &[u8]| {
         let common = with.len().min(bytes.len());
         bytes[..common] == with[..common]

@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::Connection;
 use crate::socket::Socket as _;
 
-use super::header::{ProxyHeader, Parsed};
+use super::header::{ParsedHeader, ProxyHeader};
 use super::parse::{Accepted, MalformedHeader, parse};
 
 /// A connected socket of this thread's runtime.
@@ -90,7 +90,8 @@ pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<ProxyH
     }
 }
 
-/// Peeks at the received bytes and takes those of the header. The end of the header is known only after a look at the bytes.
+/// Peeks at the received bytes and takes those of the header. The end of the header is known only after a
+/// look at the bytes.
 fn advance(
     socket: BorrowedFd<'_>,
     accepted: Accepted,
@@ -105,8 +106,8 @@ fn advance(
         let known = bytes.len();
         bytes.extend_from_slice(&peeked[..count]);
         let (header, take) = match parse(bytes, accepted) {
-            Ok(Parsed::Incomplete) => (None, count),
-            Ok(Parsed::Complete(header, length)) => (Some(header), length.saturating_sub(known)),
+            Ok(ParsedHeader::Incomplete) => (None, count),
+            Ok(ParsedHeader::Complete(header, length)) => (Some(header), length.saturating_sub(known)),
             Err(why) => return Ok(Err(HeaderFailure::Malformed(why))),
         };
         // The bytes have been peeked, so this takes exactly as many.

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 
 fn complete(bytes: &[u8]) -> ProxyHeader {
     match parse(bytes, Accepted::Any) {
-        Ok(Parsed::Complete(header, length)) => {
+        Ok(ParsedHeader::Complete(header, length)) => {
             assert_eq!(length, bytes.len());
             header
         }
@@ -135,7 +135,7 @@ fn only_accepted_versions() {
         (&two, Accepted::Any, true),
     ] {
         let parsed = parse(bytes, accepted);
-        assert_eq!(matches!(parsed, Ok(Parsed::Complete(..))), fits, "{parsed:?}");
+        assert_eq!(matches!(parsed, Ok(ParsedHeader::Complete(..))), fits, "{parsed:?}");
     }
     for other in ["GET / HTTP/1.1\r\n", "PROXYTCP4", "\r\n\r\nGET", "\u{16}\u{3}\u{1}"] {
         let error = parse(other.as_bytes(), Accepted::Any).unwrap_err();
@@ -162,10 +162,10 @@ proptest! {
     #[test]
     fn headers_end_where_they_end(header in headers(), behind in prop::collection::vec(any::<u8>(), 0..40)) {
         let whole = parse(&header, Accepted::Any);
-        let complete = matches!(whole, Ok(Parsed::Complete(_, length)) if length == header.len());
+        let complete = matches!(whole, Ok(ParsedHeader::Complete(_, length)) if length == header.len());
         prop_assert!(complete, "{:?}", whole);
         for end in 0..header.len() {
-            prop_assert_eq!(parse(&header[..end], Accepted::Any), Ok(Parsed::Incomplete));
+            prop_assert_eq!(parse(&header[..end], Accepted::Any), Ok(ParsedHeader::Incomplete));
         }
         prop_assert_eq!(parse(&[header, behind].concat(), Accepted::Any), whole);
     }
@@ -179,7 +179,7 @@ proptest! {
         let whole = parse(&bytes, Accepted::Any);
         for end in 0..bytes.len() {
             let part = parse(&bytes[..end], Accepted::Any);
-            prop_assert!(part == Ok(Parsed::Incomplete) || part == whole, "{part:?} {whole:?}");
+            prop_assert!(part == Ok(ParsedHeader::Incomplete) || part == whole, "{part:?} {whole:?}");
         }
     }
 }

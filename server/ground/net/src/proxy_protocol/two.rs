@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::crc32c::crc32c;
-use super::header::{Ends, ProxyHeader, Parsed};
+use super::header::{Ends, ParsedHeader, ProxyHeader};
 
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length.
@@ -16,21 +16,21 @@ const TYPE_SSL: u8 = 0x20;
 /// The client uses TLS to the proxy.
 const CLIENT_SSL: u8 = 0x01;
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
+pub(super) fn parse(bytes: &[u8]) -> Result<ParsedHeader, &'static str> {
     // Each byte is checked as soon as it arrives, so that an invalid header is rejected early.
     let command = match bytes.get(12) {
-        None => return Ok(Parsed::Incomplete),
+        None => return Ok(ParsedHeader::Incomplete),
         Some(0x20) => Command::Local,
         Some(0x21) => Command::Proxy,
         Some(other) if other >> 4 != 2 => return Err("its version is not 2"),
         Some(_) => return Err("its command is neither LOCAL nor PROXY"),
     };
-    let Some([family, high, low]) = bytes.get(13..FIXED) else { return Ok(Parsed::Incomplete) };
+    let Some([family, high, low]) = bytes.get(13..FIXED) else { return Ok(ParsedHeader::Incomplete) };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     if length > LONGEST {
         return Err("it is longer than 4096 bytes");
     }
-    let Some(header) = bytes.get(..FIXED + length) else { return Ok(Parsed::Incomplete) };
+    let Some(header) = bytes.get(..FIXED + length) else { return Ok(ParsedHeader::Incomplete) };
     let body = &header[FIXED..];
     let header = match command {
         // Addresses and values must be ignored.
@@ -40,7 +40,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
             ProxyHeader { ends, tls: tls(values, header)? }
         }
     };
-    Ok(Parsed::Complete(header, FIXED + length))
+    Ok(ParsedHeader::Complete(header, FIXED + length))
 }
 
 enum Command {

@@ -158,7 +158,8 @@ impl ValueKind<Threads> for ThreadRange {
     }
 }
 
-/// Raises a minimum of 0 to 1. Flags and variables use Puma's form, where 0 means "start threads as needed"; here there is always one.
+/// Raises a minimum of 0 to 1. Flags and variables use Puma's form, where 0 means "start threads as needed";
+/// here there is always one.
 fn from_one(text: &str) -> String {
     match text.split_once(':') {
         Some((min, max)) if digits(min) == Some(0) => format!("1:{max}"),
@@ -258,7 +259,8 @@ impl ValueKind<Vec<String>> for RequestPaths {
     }
 }
 
-/// Request paths that include all paths below them. They are stored without a trailing slash (the root is empty) and without duplicates.
+/// Request paths that include all paths below them. They are stored without a trailing slash (the root is
+/// empty) and without duplicates.
 pub(crate) struct PathPrefixes;
 
 impl ValueKind<Vec<String>> for PathPrefixes {

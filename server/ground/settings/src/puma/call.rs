@@ -89,8 +89,13 @@ impl Call {
     /// Returns an option of the Hash that is the last argument.
     pub(super) fn option(&self, name: &str) -> Option<&PumaValue> {
         let Some(PumaValue::Map(pairs)) = self.arguments.last() else { return None };
-        let is_it = |key: &PumaValue| matches!(key, PumaValue::Symbol(key) | PumaValue::Text(key) if key == name);
-        pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value).filter(|value| **value != PumaValue::Nil)
+        let is_it =
+            |key: &PumaValue| matches!(key, PumaValue::Symbol(key) | PumaValue::Text(key) if key == name);
+        pairs
+            .iter()
+            .find(|(key, _)| is_it(key))
+            .map(|(_, value)| value)
+            .filter(|value| **value != PumaValue::Nil)
     }
 
     /// Decodes calls from words.
@@ -204,7 +209,8 @@ mod tests {
 
     #[test]
     fn tokens_are_not_shown() {
-        let options = PumaValue::Map(vec![(PumaValue::Symbol("auth_token".into()), PumaValue::Text("geheim".into()))]);
+        let options =
+            PumaValue::Map(vec![(PumaValue::Symbol("auth_token".into()), PumaValue::Text("geheim".into()))]);
         assert!(!options.to_string().contains("geheim"));
     }
 

@@ -2,7 +2,7 @@
 
 use super::mapping::{Mapped, Mapping, raw, text, truthy, whole};
 use super::methods::{Effect, Form};
-use super::{Call, CallOutcome, CallEffect, Method, CallDescription};
+use super::{Call, CallDescription, CallEffect, CallOutcome, Method};
 use crate::raw::Raw;
 
 /// Translates the calls.

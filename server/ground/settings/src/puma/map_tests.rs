@@ -25,7 +25,9 @@ fn i(number: i64) -> PumaValue {
 }
 
 fn options(pairs: &[(&str, PumaValue)]) -> PumaValue {
-    PumaValue::Map(pairs.iter().map(|(key, value)| (PumaValue::Symbol((*key).into()), value.clone())).collect())
+    PumaValue::Map(
+        pairs.iter().map(|(key, value)| (PumaValue::Symbol((*key).into()), value.clone())).collect(),
+    )
 }
 
 /// Returns the values as `firebrick.toml` would have them.
@@ -134,7 +136,10 @@ fn the_control_app_is_beside_the_socket_that_commands_use() {
     let unix = one("activate_control_app", &[s("unix:///run/c.sock?umask=0077")]);
     assert_eq!(unix, [("control", "[\"auto\", \"unix:///run/c.sock\"]".to_owned())]);
     assert_eq!(one("activate_control_app", &[]), []);
-    assert_eq!(one("activate_control_app", &[s("auto"), options(&[("no_token", PumaValue::Bool(true))])]), []);
+    assert_eq!(
+        one("activate_control_app", &[s("auto"), options(&[("no_token", PumaValue::Bool(true))])]),
+        []
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Collects the settings of a `puma.rb`, call by call. Methods that are more than a plain value have a function here.
 
-use super::{Call, CallOutcome, CallEffect, CallDescription, PumaValue};
+use super::{Call, CallDescription, CallEffect, CallOutcome, PumaValue};
 use crate::error::Error;
 use crate::origin::ValueSource;
 use crate::raw::Raw;
@@ -380,7 +380,9 @@ pub(super) fn raw(value: &PumaValue) -> Raw {
         PumaValue::Nil => Raw::Other("nil"),
         PumaValue::Bool(on) => Raw::Switch(*on),
         PumaValue::Integer(number) => Raw::Integer(*number),
-        PumaValue::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Raw::Integer(*number as i64),
+        PumaValue::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            Raw::Integer(*number as i64)
+        }
         PumaValue::Float(number) => Raw::Float(*number),
         PumaValue::Text(text) | PumaValue::Symbol(text) => Raw::Word(text.clone()),
         PumaValue::List(parts) => Raw::List(parts.iter().map(raw).collect()),
@@ -413,7 +415,8 @@ pub(super) fn truthy(call: &Call, default: bool) -> bool {
     }
 }
 
-/// Returns the number of workers. 0, nil and negative numbers are Puma's single mode, with one serving process. Puma truncates fractions.
+/// Returns the number of workers. 0, nil and negative numbers are Puma's single mode, with one serving
+/// process. Puma truncates fractions.
 fn workers(value: Option<&PumaValue>) -> Raw {
     let number = match value {
         None => Some(0.0),

@@ -1,11 +1,12 @@
 //! All methods of Puma's DSL and their effects.
 //!
-//! Contract: each method has one row, with its older names: its definition in Ruby, its class, the options that it sets, and a text that says
-//! in one line what the method does here, or why it does nothing. `worker/lib/firebrick/puma_file/methods.rb`, the mapping of calls, the classes
-//! of `firebrick check` and the table of `docs/puma-rb.md` follow from the rows.
+//! Contract: each method has one row, with its older names: its definition in Ruby, its class, the options
+//! that it sets, and a text that says in one line what the method does here, or why it does nothing.
+//! `worker/lib/firebrick/puma_file/methods.rb`, the mapping of calls, the classes of `firebrick check` and
+//! the table of `docs/puma-rb.md` follow from the rows.
 
 use super::mapping::Mapping;
-use super::{Call, CallOutcome, CallEffect};
+use super::{Call, CallEffect, CallOutcome};
 use crate::nearest::nearest;
 use CallEffect::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 use Form::{Switch, Text, Value, Whole};
@@ -68,7 +69,12 @@ const fn setter(name: &'static str, class: CallEffect, text: &'static str) -> Me
     Method { ruby: Ruby::Setter, ..own(name, class, text) }
 }
 
-const fn optional(name: &'static str, default: &'static str, class: CallEffect, text: &'static str) -> Method {
+const fn optional(
+    name: &'static str,
+    default: &'static str,
+    class: CallEffect,
+    text: &'static str,
+) -> Method {
     Method { ruby: Ruby::Optional(default), ..own(name, class, text) }
 }
 

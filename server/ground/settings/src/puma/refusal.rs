@@ -70,7 +70,8 @@ mod tests {
         let text =
             "config/puma.rb:7: worker_timout: Puma has no such setting; did you mean \"worker_timeout\"?";
         assert_eq!(refusal.to_string(), text);
-        let raised = PumaRefusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
+        let raised =
+            PumaRefusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
         assert_eq!(raised.to_string(), "config/puma.rb:2: KeyError: key not found: \"X\"");
         assert!(PumaRefusal::decode(&["a"]).is_err());
     }

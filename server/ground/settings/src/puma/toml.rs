@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{CallOutcome, CallEffect, Mapped, CallDescription};
+use super::{CallDescription, CallEffect, CallOutcome, Mapped};
 use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::table;
@@ -21,7 +21,8 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
     );
     let abouts: Vec<_> = table::entries().map(|entry| entry.about()).filter(|about| about.in_file).collect();
     let table_of = |key: &'static str| key.split_once('.').map_or("", |(table, _)| table);
-    // Options of one table may be scattered over the list of options, but the file has each table once. Keys without a table come first.
+    // Options of one table may be scattered over the list of options, but the file has each table once. Keys
+    // without a table come first.
     let mut tables = vec![""];
     for table in abouts.iter().map(|about| table_of(about.key)) {
         if !tables.contains(&table) {
@@ -93,13 +94,17 @@ pub fn left_out(mapped: &Mapped) -> usize {
 
 /// Returns whether a condition decides that the value's call is made, or with which argument.
 fn is_conditional(mapped: &Mapped, key: &str, origin: &ValueSource) -> bool {
-    let here =
-        |row: &CallDescription| matches!(origin, ValueSource::Puma { path, line, .. } if row.place == (path.clone(), *line));
+    let here = |row: &CallDescription| matches!(origin, ValueSource::Puma { path, line, .. } if row.place == (path.clone(), *line));
     let sets = |row: &CallDescription| matches!(&row.outcome, CallOutcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
     mapped.rows.iter().any(|row| row.conditional && (here(row) || sets(row)))
 }
 
-fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&CallDescription) -> Option<String>) {
+fn comments(
+    text: &mut String,
+    title: &str,
+    mapped: &Mapped,
+    line: impl Fn(&CallDescription) -> Option<String>,
+) {
     let lines: Vec<String> = mapped
         .rows
         .iter()

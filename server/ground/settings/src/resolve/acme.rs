@@ -95,7 +95,8 @@ fn staging(taker: &Taker<'_>, directory: &str) -> Option<String> {
 /// Returns the domains, unless they are meant for a proxy in front.
 fn domains(taker: &Taker<'_>) -> Vec<String> {
     let taken = taker.take(&DOMAINS);
-    let for_a_proxy = matches!(taken.origin, ValueSource::Env(_)) && matches!(taker.origin(&PORT), ValueSource::Env(_));
+    let for_a_proxy =
+        matches!(taken.origin, ValueSource::Env(_)) && matches!(taker.origin(&PORT), ValueSource::Env(_));
     if for_a_proxy {
         taker.warn(format!(
             "{} is ignored, because PORT suggests a TLS proxy in front; use --domain to obtain a certificate here",

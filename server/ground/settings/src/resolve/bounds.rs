@@ -8,11 +8,11 @@ use crate::table::taker::Taker;
 use crate::table::{limits as l, timeouts as t};
 use std::time::Duration;
 
-/// Reads the limits. A target as large as the whole head leaves no room for a version and a Host field. Only a written value can break this rule,
-/// because the default follows the size of the head.
+/// Reads the limits. A target as large as the whole head leaves no room for a version and a Host field. Only
+/// a written value can break this rule, because the default follows the size of the head.
 ///
-/// In development, and for an attached Ruby process, `predict_wait` is off by default, since a debugger may cause the wait. An attached process
-/// is never replaced, because the server did not start it.
+/// In development, and for an attached Ruby process, `predict_wait` is off by default, since a debugger may
+/// cause the wait. An attached process is never replaced, because the server did not start it.
 pub(super) fn limits(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Limits {
     let mut limits = Limits::take(taker);
     if (development || facts.attached) && taker.origin(&l::predict_wait) == ValueSource::Default {

@@ -22,24 +22,22 @@ const ALL_OF_IPV4: &str = "0.0.0.0";
 
 /// Returns the addresses to listen on.
 ///
-/// Binds replace the default address. A port written in the same place as the binds adds its own address. A port flag replaces the file's binds,
-/// because flags override the file. The variable counts only without binds. With `https` all TCP ports use TLS, unless one of them says so itself.
+/// Binds replace the default address. A port written in the same place as the binds adds its own address. A
+/// port flag replaces the file's binds, because flags override the file. The variable counts only without
+/// binds. With `https` all TCP ports use TLS, unless one of them says so itself.
 pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, ipv6: bool) -> Vec<Bind> {
     let binds = plain_binds(taker, obtains_certificates, ipv6);
     if !https || binds.iter().any(|bind| bind.tls().is_some()) {
         return binds;
     }
     if binds.iter().all(|bind| matches!(bind, Bind::Unix { .. })) {
-        taker.conflict(
-            &HTTPS.about,
-            "only TCP ports speak TLS, and there is none: add -b tcp://127.0.0.1:9292",
-        );
+        taker.conflict(&HTTPS.about, "TLS needs a TCP port: add -b tcp://127.0.0.1:9292");
     }
     binds.into_iter().map(Bind::encrypted).collect()
 }
 
-/// Returns the addresses before TLS is applied. A server that `obtains` certificates listens on 80 and 443 instead of the default address; a port
-/// replaces 80.
+/// Returns the addresses before TLS is applied. A server that `obtains` certificates listens on 80 and 443
+/// instead of the default address; a port replaces 80.
 fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     let mut binds = taker.take(&BIND);
     // Sockets of systemd that need not be there come beside whatever is used without them.
@@ -62,8 +60,8 @@ fn addresses(taker: &Taker<'_>, binds: CheckedValue<Vec<Bind>>, obtains: bool, i
     if obtains && !any {
         let http = if port.origin == ValueSource::Default || by_variable { 80 } else { port.value };
         let mut hosts = vec![host.value];
-        // The CA verifies a name with an AAAA record over IPv6, and clients visit it that way. With port 0 the kernel would choose two different
-        // ports.
+        // The CA verifies a name with an AAAA record over IPv6, and clients visit it that way. With port 0
+        // the kernel would choose two different ports.
         match host.origin {
             ValueSource::Default if ipv6 && http != 0 => hosts.insert(0, ALL_OF_IPV4.to_owned()),
             ValueSource::Default if !ipv6 => taker.warn(
@@ -98,7 +96,8 @@ fn addresses(taker: &Taker<'_>, binds: CheckedValue<Vec<Bind>>, obtains: bool, i
     all
 }
 
-/// Refuses IPv4 addresses that `::` already accepts at the same port. With `0.0.0.0`, `::` is left with IPv6 only, so there is no conflict.
+/// Refuses IPv4 addresses that `::` already accepts at the same port. With `0.0.0.0`, `::` is left with IPv6
+/// only, so there is no conflict.
 fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
     for both in binds.iter().filter(|bind| bind.takes_both()) {
         let Bind::Tcp { port, .. } = both else { continue };
@@ -118,7 +117,8 @@ fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
     }
 }
 
-/// Warns of a port or host without effect. A flag that overrides the file needs no warning; a value as strong as the binds does.
+/// Warns of a port or host without effect. A flag that overrides the file needs no warning; a value as strong
+/// as the binds does.
 fn warn_of_unused(taker: &Taker<'_>, binds: &ValueSource, parts: [(&str, &ValueSource); 2]) {
     for (name, origin) in parts {
         let overruled = matches!(binds, ValueSource::Flag(_)) && !matches!(origin, ValueSource::Flag(_));

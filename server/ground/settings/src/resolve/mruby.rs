@@ -103,7 +103,7 @@ fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &Resol
                 taker,
                 given,
                 written,
-                format!("expected a file that exists, {} is none", file.display()),
+                format!("expected a file that exists, {} is not one", file.display()),
             ),
             None => refuse(taker, given, written, expected.to_owned()),
         }

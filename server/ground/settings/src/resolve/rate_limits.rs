@@ -10,7 +10,7 @@ use crate::kind::texts::HeaderName;
 use crate::raw::Raw;
 use crate::table::taker::Taker;
 use crate::value::proxies::Cidr;
-use crate::value::rate_limit::{RequestRate, RateKey, RateLimit};
+use crate::value::rate_limit::{RateKey, RateLimit, RequestRate};
 use crate::written::{Named, Written, WrittenValues};
 
 /// The keys of a limit.
@@ -63,8 +63,10 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
 impl Reader<'_> {
     fn rate(&self, written: &Written) -> Option<RequestRate> {
         let rate = written.raw.text().or_mistake().and_then(RequestRate::parse);
-        rate.map_err(|why| self.refuse("rate", written, format!("expected {}", why.explain(RequestRate::EXPECTED))))
-            .ok()
+        rate.map_err(|why| {
+            self.refuse("rate", written, format!("expected {}", why.explain(RequestRate::EXPECTED)))
+        })
+        .ok()
     }
 
     fn burst(&self, written: &Written) -> Option<u32> {
@@ -114,7 +116,7 @@ impl Reader<'_> {
         for text in &networks {
             match text.parse() {
                 Ok(network) => read.push(network),
-                Err(_) => self.refuse("except", written, format!("expected {expected}; {text:?} is none")),
+                Err(_) => self.refuse("except", written, format!("expected {expected}; {text:?} is not one")),
             }
         }
         read

@@ -16,13 +16,13 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &ResolveContext) -> Sites {
     if let Some(root) = root_dir.as_ref().filter(|root| !root.is_dir()) {
         taker.conflict(
             &site::ROOT.about,
-            format!("expected a directory that exists, {} is none", root.display()),
+            format!("expected a directory that exists, {} is not one", root.display()),
         );
     }
     if let Some(file) = rules.as_ref().filter(|file| !file.is_file()) {
         taker.conflict(
             &site::STATIC_JSON.about,
-            format!("expected a file that exists, {} is none", file.display()),
+            format!("expected a file that exists, {} is not one", file.display()),
         );
     }
     let named = root_dir.is_some() || rules.is_some();
@@ -64,7 +64,7 @@ fn hosts(taker: &Taker<'_>, facts: &ResolveContext) -> Vec<HostSite> {
                     .to_owned(),
             );
         } else if !dir.is_dir() {
-            refuse(format!("expected a directory that exists, {} is none", dir.display()));
+            refuse(format!("expected a directory that exists, {} is not one", dir.display()));
         } else if !found.is_site() {
             refuse(format!(
                 "there is no static.json, _site/, public_html/, dist/, build/ or index.html in {}",

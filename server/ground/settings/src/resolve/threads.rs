@@ -11,8 +11,8 @@ use crate::written::Written;
 const LEAST: Count = Count { min: 0, max: Threads::MOST as u64 };
 const MOST: Count = Count { min: 1, max: Threads::MOST as u64 };
 
-/// Returns the flag's value, or else the value of the file or the default with each half replaced by its variable. A half from a weaker source
-/// gives way when the halves contradict each other.
+/// Returns the flag's value, or else the value of the file or the default with each half replaced by its
+/// variable. A half from a weaker source gives way when the halves contradict each other.
 pub(super) fn threads(taker: &Taker<'_>) -> Threads {
     let written = taker.written(&THREADS);
     let flag = written.iter().any(|written| matches!(written.origin, ValueSource::Flag(_)));
@@ -21,7 +21,8 @@ pub(super) fn threads(taker: &Taker<'_>) -> Threads {
         return base;
     }
     let half = |name: &str, kind: &Count| {
-        let variable = |written: &&Written| matches!(&written.origin, ValueSource::Env(known) if known == name);
+        let variable =
+            |written: &&Written| matches!(&written.origin, ValueSource::Env(known) if known == name);
         let written = written.iter().find(variable)?;
         taker.choose(&THREADS, written);
         taker.read::<u16, _>(&THREADS, kind, written)

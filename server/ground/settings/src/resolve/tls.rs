@@ -20,7 +20,8 @@ use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
 use crate::written::{Table, Written, WrittenValues};
 
-/// Warns of a small number of `hsts` without a unit. It counts seconds, as in the header field; the user may have meant days.
+/// Warns of a small number of `hsts` without a unit. It counts seconds, as in the header field; the user may
+/// have meant days.
 pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
     let Some(written) = taker.written(&crate::table::tls::hsts).first() else { return };
     let seconds = match &written.raw {

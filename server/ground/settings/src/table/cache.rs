@@ -10,7 +10,7 @@ use crate::kind::numbers::{Period, Size};
 use crate::kind::texts::{Choice, Path, Switch};
 use crate::kind::wrappers::{Maybe, OrOff};
 
-/// What a reload does to kept responses.
+/// The effect of a reload on kept responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReload {
     /// They are sent as long as they are fresh.

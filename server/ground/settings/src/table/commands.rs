@@ -253,7 +253,7 @@ pub const COMMANDS: &[Command] = &[
             Own {
                 name: "for",
                 form: Form::Value { value: "TIME", repeated: false },
-                doc: "Time after which the requests go on by themselves, up to 10m [default: 60s]",
+                doc: "Time after which the pause ends by itself, up to 10m [default: 60s]",
             },
             Own {
                 name: "max",
@@ -296,7 +296,7 @@ pub const COMMANDS: &[Command] = &[
             Own {
                 name: "retry-after",
                 form: Form::Value { value: "TIME", repeated: false },
-                doc: "Time after which clients should come again [default: maintenance.retry_after]",
+                doc: "Time after which clients should retry [default: maintenance.retry_after]",
             },
             Own {
                 name: "allow",

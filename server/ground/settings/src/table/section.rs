@@ -15,7 +15,8 @@ pub(crate) trait Section: Sized {
     /// Takes the strongest value of each option.
     fn take(taker: &Taker<'_>) -> Self;
 
-    /// Sets the field `name`. Returns `None` if there is no such field, and an error with the expected form if the value is wrong.
+    /// Sets the field `name`. Returns `None` if there is no such field, and an error with the expected form
+    /// if the value is wrong.
     fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
 }
 
@@ -24,7 +25,8 @@ pub(crate) fn defaults<S: Section>() -> S {
     S::take(&Taker::new(&WrittenValues::default(), Path::new("/"), Path::new("/")))
 }
 
-/// Declares a struct of [`crate::Settings`] whose fields are one option each. A new option needs nothing but its entry here.
+/// Declares a struct of [`crate::Settings`] whose fields are one option each. A new option needs nothing but
+/// its entry here.
 macro_rules! section {
     ($category:expr; #[doc = $about_section:literal] $section:ident:
      $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
@@ -58,7 +60,8 @@ macro_rules! section {
         }
 
         impl $section {
-            /// Returns what is in force after a reload with these options: those that the table marks as reloadable change, the others are as `now`.
+            /// Returns what is in force after a reload with these options: those that the table marks as
+            /// reloadable change, the others are as `now`.
             #[must_use]
             pub fn reloaded(self, now: &$section) -> $section {
                 $section { $($name: if $name.about.reloadable { self.$name } else { now.$name.clone() }),* }

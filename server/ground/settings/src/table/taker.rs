@@ -24,7 +24,8 @@ const NOT_SHOWN: &str = "(not shown)";
 
 /// Returns the value as messages may quote it. Secrets are hidden, because many people read logs.
 fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
-    // Numbers and lists are hidden, too: a token may consist of digits. An empty value or one of a wrong type reveals nothing.
+    // Numbers and lists are hidden, too: a token may consist of digits. An empty value or one of a wrong type
+    // reveals nothing.
     let is_empty = matches!(raw, Raw::Word(text) | Raw::Text(text) if text.is_empty());
     let hides = about.secret && !is_empty && !matches!(raw, Raw::Other(_));
     if hides { Cow::Owned(Raw::Word(NOT_SHOWN.to_owned())) } else { Cow::Borrowed(raw) }
@@ -62,8 +63,8 @@ impl<'a> Taker<'a> {
 
     /// Returns the strongest value whose origin is wanted, or the default.
     ///
-    /// Values that do not win are checked as well, because they are mistakes all the same. Variables are not: they may be meant for another
-    /// program.
+    /// Values that do not win are checked as well, because they are mistakes all the same. Variables are not:
+    /// they may be meant for another program.
     pub(crate) fn take_where<T>(
         &self,
         entry: &'static OptionEntry<T>,
@@ -132,9 +133,12 @@ impl<'a> Taker<'a> {
             Some(written) => {
                 Error::conflict(about.key, &shown(about, &written.raw), &written.origin, problem)
             }
-            None => {
-                Error::conflict(about.key, &Raw::Word(about.default.to_owned()), &ValueSource::Default, problem)
-            }
+            None => Error::conflict(
+                about.key,
+                &Raw::Word(about.default.to_owned()),
+                &ValueSource::Default,
+                problem,
+            ),
         };
         self.errors.borrow_mut().push(error);
     }

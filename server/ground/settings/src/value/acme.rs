@@ -117,7 +117,8 @@ pub enum DomainKind {
 impl DomainKind {
     /// Returns the kind of `name`, or `None` if no CA can issue a certificate for it.
     ///
-    /// Host names are lower-case ASCII (international ones as `xn--`), without a final dot, and have at least two labels.
+    /// Host names are lower-case ASCII (international ones as `xn--`), without a final dot, and have at least
+    /// two labels.
     pub fn of(name: &str) -> Option<DomainKind> {
         if name.parse::<IpAddr>().is_ok() {
             return Some(DomainKind::Address);

@@ -1,6 +1,8 @@
-//! Listening addresses: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options after a `?`; or `systemd`.
+//! Listening addresses: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options after a `?`;
+//! or `systemd`.
 //!
-//! The options of `ssl://` have Puma's names. An option that this server does not support is a mistake whose message gives the reason.
+//! The options of `ssl://` have Puma's names. An option that this server does not support is a mistake whose
+//! message gives the reason.
 
 mod options;
 #[cfg(test)]
@@ -57,8 +59,8 @@ pub enum Bind {
         backlog: u32,
         /// TLS settings; `None` for plain text.
         tls: Option<Box<BindTls>>,
-        /// Whether plain connections may begin with the preface of HTTP/2 (RFC 9113 section 3.3, "prior knowledge"). TLS connections negotiate it
-        /// (ALPN).
+        /// Whether plain connections may begin with the preface of HTTP/2 (RFC 9113 section 3.3, "prior
+        /// knowledge"). TLS connections negotiate it (ALPN).
         http2: bool,
         /// The PROXY header that a proxy in front sends first.
         proxy_protocol: Option<ProxyProtocol>,

@@ -50,8 +50,8 @@ fn is_loopback(host: &str) -> bool {
     address.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
-/// Writes a form that reads back as the same address: a path alone, or `unix://PATH` where the path alone would mean something else; a port as
-/// `tcp://HOST:PORT`.
+/// Writes a form that reads back as the same address: a path alone, or `unix://PATH` where the path alone
+/// would mean something else; a port as `tcp://HOST:PORT`.
 impl fmt::Display for ControlAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -66,7 +66,8 @@ impl fmt::Display for ControlAddress {
     }
 }
 
-/// Reads `tcp://HOST:PORT`, `http://HOST:PORT`, `unix://PATH` or a path. Anything without a scheme is a path: `run/control.sock`.
+/// Reads `tcp://HOST:PORT`, `http://HOST:PORT`, `unix://PATH` or a path. Anything without a scheme is a path:
+/// `run/control.sock`.
 impl FromStr for ControlAddress {
     type Err = Mistake;
 

@@ -10,7 +10,7 @@ use super::threads::Threads;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     pub name: String,
-    /// Path prefixes without a trailing slash. Those of the default pool are empty: it has all other paths.
+    /// Path prefixes without a trailing slash. The default pool has none, because it has all other paths.
     pub paths: Vec<String>,
     /// The number of workers; that of the default pool is the number at the start.
     pub workers: u32,

@@ -57,7 +57,8 @@ impl Cidr {
         (prefix <= bits(address)).then_some(Cidr { address, prefix })
     }
 
-    /// Returns whether `peer` is in this network. An IPv4 peer of a dual-stack socket (`::ffff:a.b.c.d`) counts as IPv4.
+    /// Returns whether `peer` is in this network. An IPv4 peer of a dual-stack socket (`::ffff:a.b.c.d`)
+    /// counts as IPv4.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, peer.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(peer)) => {

@@ -66,8 +66,11 @@ impl RequestRate {
     pub(crate) fn parse(text: &str) -> Result<RequestRate, Mistake> {
         let rate = text::rate::parse(text)?;
         let period = rate.period.filter(|seconds| *seconds <= 86_400).or_mistake()?;
-        let is_sound = rate.count.fract() == 0.0 && (1.0..=f64::from(RequestRate::MOST)).contains(&rate.count);
-        is_sound.then(|| RequestRate { count: rate.count as u32, period: Duration::from_secs(period) }).or_mistake()
+        let is_sound =
+            rate.count.fract() == 0.0 && (1.0..=f64::from(RequestRate::MOST)).contains(&rate.count);
+        is_sound
+            .then(|| RequestRate { count: rate.count as u32, period: Duration::from_secs(period) })
+            .or_mistake()
     }
 
     /// The form that [`RequestRate::parse`] expects.

@@ -8,7 +8,8 @@ use text::Mistake;
 pub struct ReforkAfter(Vec<u64>);
 
 impl ReforkAfter {
-    /// Returns the number of requests that a worker must have served for the next refork after `done` reforks; `None`: no more reforks.
+    /// Returns the number of requests that a worker must have served for the next refork after `done`
+    /// reforks; `None`: no more reforks.
     pub fn threshold(&self, done: usize) -> Option<u64> {
         self.0.get(done).or(self.0.last()).copied().filter(|requests| *requests > 0)
     }

@@ -155,7 +155,8 @@ fn operator(line: &str) -> Option<&str> {
     let mut begin = 0;
     line.split([' ', '\t', '\n']).find(|word| {
         let end = begin + word.len();
-        // Inside quotes the part before the word cannot be split; after a `#`, or after an escaped space, the word does not add one.
+        // Inside quotes the part before the word cannot be split; after a `#`, or after an escaped space, the
+        // word does not add one.
         let count = |until: usize| shlex::split(&line[..until]).map(|words| words.len());
         let found =
             OPERATORS.contains(word) && count(begin).is_some_and(|before| count(end) == Some(before + 1));

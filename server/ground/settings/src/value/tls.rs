@@ -7,8 +7,8 @@ use super::anchored;
 /// TLS settings of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindTls {
-    /// The certificate of this address alone. Without one, and for names that it does not cover, the certificates of `[tls]`, of ACME and of the
-    /// development authority are used.
+    /// The certificate of this address alone. Without one, and for names that it does not cover, the
+    /// certificates of `[tls]`, of ACME and of the development authority are used.
     pub files: Option<CertificateFiles>,
     /// The CAs of client certificates; `None`: those of `tls.client_ca`.
     pub ca: Option<PathBuf>,

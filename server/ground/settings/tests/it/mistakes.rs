@@ -481,7 +481,7 @@ fn rate_limits_are_judged_key_by_key() {
             "pages = { rate = '1/s', key = 'header:a b' }",
             "expected \"address\", \"all\", or a header such as",
         ),
-        ("pages = { rate = '1/s', except = '10.0.0.0/33' }", "\"10.0.0.0/33\" is none"),
+        ("pages = { rate = '1/s', except = '10.0.0.0/33' }", "\"10.0.0.0/33\" is not one"),
         (
             "pages = { rate = '1/s', shared = true }",
             "it takes a Redis in which servers count together: shared.redis",

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use settings::{
-    AccessLog, Attached, Bind, Control, ControlAddress, ErrorLog, Loaded, LogFormat, ValueSource, Settings,
-    Threads, Workers, load_attached,
+    AccessLog, Attached, Bind, Control, ControlAddress, ErrorLog, Loaded, LogFormat, Settings, Threads,
+    ValueSource, Workers, load_attached,
 };
 use shared::{App, below};
 

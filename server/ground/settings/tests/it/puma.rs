@@ -80,8 +80,10 @@ fn it_is_weaker_than_all_but_defaults() {
 #[test]
 fn its_values_are_judged_as_all_others() {
     let app = with_puma();
-    let calls =
-        [call(3, "workers", &[text("many")]), call(5, "worker_timeout", &[PumaValue::Object("Object".into())])];
+    let calls = [
+        call(3, "workers", &[text("many")]),
+        call(5, "worker_timeout", &[PumaValue::Object("Object".into())]),
+    ];
     let errors = app.evaluated(&calls).unwrap_err().to_string();
     let lines: Vec<&str> = errors.lines().collect();
     assert!(lines[0].starts_with("config/puma.rb:3: workers \"many\": expected "), "{errors}");

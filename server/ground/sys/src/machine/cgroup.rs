@@ -1,7 +1,8 @@
 //! Limits of the process's control groups, read from the files of versions 1 and 2.
 //!
-//! A limit of any group on the way up applies, so the tightest one is taken. Inside a container the path in `/proc/self/cgroup` may be the host's
-//! path and not exist below the mount. Then the top of the mount is the group.
+//! A limit of any group on the way up applies, so the tightest one is taken. Inside a container the path in
+//! `/proc/self/cgroup` may be the host's path and not exist below the mount. Then the top of the mount is the
+//! group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,8 +61,8 @@ pub(super) fn quotas(root: &Path, membership: &str) -> Vec<(f64, Duration)> {
     found
 }
 
-/// Returns how many processes of the process's own group the kernel has killed because the memory of the group or the machine ran out. `None` where
-/// the group does not count them.
+/// Returns how many processes of the process's own group the kernel has killed because the memory of the
+/// group or the machine ran out. `None` where the group does not count them.
 pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
     hierarchies(membership).find_map(|(controllers, path)| {
         let (mount, file) = match controllers {
@@ -73,8 +74,8 @@ pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
     })
 }
 
-/// Returns the bytes that the tightest group on the way up still grants: its limit minus the used memory, not counting memory that the kernel can
-/// reclaim at once ([`reclaimable`]). `None` where no group sets a limit.
+/// Returns the bytes that the tightest group on the way up still grants: its limit minus the used memory, not
+/// counting memory that the kernel can reclaim at once ([`reclaimable`]). `None` where no group sets a limit.
 pub(super) fn available(root: &Path, membership: &str) -> Option<u64> {
     let of = |(controllers, path): (&str, &str)| {
         let (mount, limit, used, files) = match controllers {
@@ -95,7 +96,8 @@ pub(super) fn available(root: &Path, membership: &str) -> Option<u64> {
     hierarchies(membership).filter_map(of).min()
 }
 
-/// The fields of `memory.stat` for file pages of a group: pages in the cache, active or not, and the pages among them that must be written first.
+/// The fields of `memory.stat` for file pages of a group: pages in the cache, active or not, and the pages
+/// among them that must be written first.
 #[derive(Clone, Copy)]
 struct Files {
     cached: [&'static str; 2],
@@ -110,16 +112,17 @@ const V1_FILES: Files = Files {
     unwritten: ["total_dirty", "total_writeback"],
 };
 
-/// Returns the bytes of file pages that the kernel can reclaim without waiting, including active ones. Active pages do not show that memory is
-/// needed: reading a file twice activates them, as log files and booting an app do, and they stay until memory is short. Pages that must be written
-/// first take time, so they do not count. Neither does memory outside the file lists: `tmpfs`, shared memory.
+/// Returns the bytes of file pages that the kernel can reclaim without waiting, including active ones. Active
+/// pages do not show that memory is needed: reading a file twice activates them, as log files and booting an
+/// app do, and they stay until memory is short. Pages that must be written first take time, so they do not
+/// count. Neither does memory outside the file lists: `tmpfs`, shared memory.
 fn reclaimable(stat: &str, files: Files) -> u64 {
     let sum = |names: [&str; 2]| names.into_iter().filter_map(|name| counter(stat, name)).sum::<u64>();
     sum(files.cached).saturating_sub(sum(files.unwritten))
 }
 
-/// Returns the mount of a version 1 controller, if a line of `/proc/self/cgroup` with these `controllers` includes it. The mount is named after the
-/// whole list, or is a link named after one controller.
+/// Returns the mount of a version 1 controller, if a line of `/proc/self/cgroup` with these `controllers`
+/// includes it. The mount is named after the whole list, or is a link named after one controller.
 fn v1_mount(root: &Path, controllers: &str, name: &str) -> Option<PathBuf> {
     let mounts = || [root.join(controllers), root.join(name)].into_iter().find(|mount| mount.is_dir());
     controllers.split(',').any(|one| one == name).then(mounts).flatten()

@@ -1,7 +1,7 @@
 //! Idle processor time: of the CPUs that this process may use, and of the time that its control groups grant.
 //!
-//! The kernel counts since boot, so a share is the difference of two readings. Time in which the hypervisor runs other machines (steal) is not
-//! idle; time in which a CPU waits for a disk (iowait) is idle.
+//! The kernel counts since boot, so a share is the difference of two readings. Time in which the hypervisor
+//! runs other machines (steal) is not idle; time in which a CPU waits for a disk (iowait) is idle.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ impl CpuClock {
         self.at
     }
 
-    /// Returns the share of the usable processor time that was idle between `earlier` and now, 0 to 1. `None` if the system does not report it or
-    /// too little time has passed.
+    /// Returns the share of the usable processor time that was idle between `earlier` and now, 0 to 1. `None`
+    /// if the system does not report it or too little time has passed.
     pub fn idle_since(&self, earlier: &CpuClock) -> Option<f64> {
         let time = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         if time < 0.05 || self.cpus != earlier.cpus {

@@ -2,7 +2,7 @@
 
 use crate::parties::{Maker, file_error, half};
 use std::path::Path;
-use trust::{Identity, FilePurpose, Trusted};
+use trust::{FilePurpose, Identity, Trusted};
 
 const NOWHERE: &str = "/nowhere/to/be.pem";
 

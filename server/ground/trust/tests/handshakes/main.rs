@@ -145,8 +145,8 @@ fn servers_without_the_key_are_rejected() {
     }
 }
 
-/// Runs a test in a child process with its own file of system certificates. Returns the file in the child, and `None` in the
-/// parent, after the child has passed.
+/// Runs a test in a child process with its own file of system certificates. Returns the file in the child,
+/// and `None` in the parent, after the child has passed.
 fn own_system(test: &str) -> Option<PathBuf> {
     const MARK: &str = "TRUST_TEST_SYSTEM";
     if let Some(file) = std::env::var_os(MARK) {

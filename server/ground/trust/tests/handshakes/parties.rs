@@ -172,7 +172,10 @@ pub fn shake(
 }
 
 /// The error of [`trust::client`] about a file.
-pub fn file_error(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> (trust::FilePurpose, PathBuf, String) {
+pub fn file_error(
+    trusted: Trusted<'_>,
+    identity: Option<Identity<'_>>,
+) -> (trust::FilePurpose, PathBuf, String) {
     match trust::client(trusted, identity).unwrap_err() {
         trust::Error::File { role, path, why } => (role, path, why),
         other => panic!("not about a file: {other:?}"),

@@ -1,11 +1,13 @@
 //! Server certificates for development, signed in memory for each name that a client requests.
 //!
 //! Contract:
-//! 1. A client that requests a permitted host gets a certificate for that host alone. A client without a host name, or with `localhost`,
-//!    gets one for `localhost` and the loopback addresses. Any other name gets `None`.
+//! 1. A client that requests a permitted host gets a certificate for that host alone. A client without a host
+//!    name, or with `localhost`, gets one for `localhost` and the loopback addresses. Any other name gets
+//!    `None`.
 //! 2. A certificate is valid for 90 days (browsers accept at most 397). It is replaced when 30 are left, or
 //!    when the clock was set back to before its start.
-//! 3. At most 1,000 are cached; then the oldest is dropped. Creating one costs a signature, less than the handshake itself.
+//! 3. At most 1,000 are cached; then the oldest is dropped. Creating one costs a signature, less than the
+//!    handshake itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

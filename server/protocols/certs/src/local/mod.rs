@@ -1,10 +1,12 @@
 //! Certificates for development: a private authority of this user, and leaves that it signs in memory.
 //!
 //! Contract:
-//! 1. The authority can only sign for this machine: critical name constraints (RFC 5280 section 4.2.1.10) permit `localhost`, names below
-//!    it, names below `test` (RFC 6761), 127.0.0.0/8 and ::1. A stolen key is good for nothing else.
-//! 2. It is created once per user, at first use, in the user's data directory (directory 0700, key 0600). If two processes create it at the
-//!    same moment, both use the one that reached the disk first ([`Authority::open`]).
+//! 1. The authority can only sign for this machine: critical name constraints (RFC 5280 section 4.2.1.10)
+//!    permit `localhost`, names below it, names below `test` (RFC 6761), 127.0.0.0/8 and ::1. A stolen key is
+//!    good for nothing else.
+//! 2. It is created once per user, at first use, in the user's data directory (directory 0700, key 0600). If
+//!    two processes create it at the same moment, both use the one that reached the disk first
+//!    ([`Authority::open`]).
 //! 3. Leaves are never written to disk. They are valid for 90 days and replaced before they expire ([`Leaves`]).
 //! 4. This module never changes a trust store. [`stores`] only names the commands that would.
 
@@ -22,7 +24,8 @@ pub use serve::serve;
 
 use std::path::PathBuf;
 
-/// Returns the directory of the authority: in `$XDG_DATA_HOME`, or in `~/.local/share`. `var` reads an environment variable.
+/// Returns the directory of the authority: in `$XDG_DATA_HOME`, or in `~/.local/share`. `var` reads an
+/// environment variable.
 ///
 /// # Errors
 /// Neither exists, for example in a service without a home directory.

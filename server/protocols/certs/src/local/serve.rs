@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tls::{Certificate, Certificates, OnDemandHook, CertificateSource};
+use tls::{Certificate, CertificateSource, Certificates, OnDemandHook};
 
 use super::leaves::Leaves;
 use super::{COVERED, Error};

@@ -5,7 +5,7 @@
 //! 2. A file is replaced atomically: the new file reaches the disk before it gets the name.
 //! 3. A lease is a kernel lock on a file: it ends with its process. Two servers with one directory order once.
 
-use super::{Error, Item, Lease, MAX_ITEM, Pending, CertificateStore, place_of};
+use super::{CertificateStore, Error, Item, Lease, MAX_ITEM, Pending, place_of};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,10 +1,12 @@
 //! Keeps accounts and certificates, so that a restart needs no orders: [`CertificateStore`].
 //!
 //! Contract:
-//! 1. A saved item is loaded whole or not at all: a reader never sees half of a certificate, or a key without its chain.
+//! 1. A saved item is loaded whole or not at all: a reader never sees half of a certificate, or a key without
+//!    its chain.
 //! 2. Items of different directories of a CA (staging and production) are separate: a store is opened for one
 //!    directory.
-//! 3. Only the holder of a [`Lease`] orders a certificate. A lease ends with its holder, or at the latest when it expires.
+//! 3. Only the holder of a [`Lease`] orders a certificate. A lease ends with its holder, or at the latest
+//!    when it expires.
 //! 4. A store does not check the items that it loads; see [`crate::record`].
 
 mod folder;

@@ -6,7 +6,7 @@
 //! 3. Redis must be as private as a directory of keys, because it holds them unencrypted. The user is
 //!    responsible for TLS (`rediss://`) and a password.
 
-use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, CertificateStore, place_of};
+use super::{CertificateStore, Error, Item, LEASE, Lease, MAX_ITEM, Pending, place_of};
 use ::redis::{RedisClient, RedisConfig, Value, ValueSink};
 use std::rc::Rc;
 

@@ -1,8 +1,10 @@
-//! The secret of session tickets that several servers share in Redis: [`shared_secret`], or [`request_shared_secret`] in an event loop.
+//! The secret of session tickets that several servers share in Redis: [`shared_secret`], or
+//! [`request_shared_secret`] in an event loop.
 //!
 //! Contract:
 //! 1. The first server creates the secret and all others get the same one, even if they start at the same time.
-//! 2. It stays until it is deleted in Redis. Ticket keys change all the same, because they follow from the secret and the time.
+//! 2. It stays until it is deleted in Redis. Ticket keys change all the same, because they follow from the
+//!    secret and the time.
 //! 3. Each call takes at most [`PATIENCE`]: a server starts without Redis.
 
 use super::Error;
@@ -22,7 +24,7 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
     std::thread::scope(|scope| {
         let ask = || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            let runtime = runtime.map_err(|why| Error(format!("the secret cannot be asked for: {why}")))?;
+            let runtime = runtime.map_err(|why| Error(format!("the secret cannot be requested: {why}")))?;
             runtime.block_on(request_shared_secret(url, group))
         };
         scope.spawn(ask).join().unwrap_or_else(|_| Err(Error("the thread that asks has failed".to_owned())))
@@ -35,7 +37,8 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
 /// Redis does not respond, or the key holds something else. The text says which.
 pub async fn request_shared_secret(url: &str, group: &str) -> Result<String, Error> {
     let made = tls::random_secret().map_err(|why| Error(format!("no random numbers: {why}")))?;
-    let mut config = RedisConfig { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..RedisConfig::default() };
+    let mut config =
+        RedisConfig { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..RedisConfig::default() };
     config.set_url(url).map_err(|why| Error(format!("shared.redis: {why}")))?;
     let address = config.address.to_string();
     let failed = |why: &str| Error(format!("Redis on {address}: {why}"));

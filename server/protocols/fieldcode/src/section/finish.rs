@@ -1,7 +1,7 @@
 //! Completes a request's section: the checks that need the whole section, and the head.
 
 use super::Section;
-use crate::request::{SectionRefusal, RequestHead};
+use crate::request::{RequestHead, SectionRefusal};
 use crate::syntax::{is_target, is_token};
 use handler::{Fields, Span};
 

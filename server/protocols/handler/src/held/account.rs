@@ -105,7 +105,9 @@ impl Future for TurnFuture {
                 waiting.push_front((number, cx.waker().clone()));
                 return Poll::Pending;
             }
-            None if waiting.is_empty() && !account.is_full() => return Poll::Ready(ResponseTurn(account.clone())),
+            None if waiting.is_empty() && !account.is_full() => {
+                return Poll::Ready(ResponseTurn(account.clone()));
+            }
             None => account.next.replace(account.next.get() + 1),
         };
         self.number = Some(number);

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 const HARDLY: u64 = 1 << 10;
 /// A client that hardly moves has stalled if it has not taken any bytes for this long.
 const STALLED: Duration = Duration::from_secs(2);
-/// Acknowledged bytes are compared over at least this time, because connections ask the system for them only now and then.
+/// Acknowledged bytes are compared over at least this time, because connections ask the system for them only
+/// now and then.
 const COMPARED: Duration = Duration::from_secs(3);
 /// A response moves if its client has taken bytes within this time.
 const PAUSE: Duration = Duration::from_millis(500);

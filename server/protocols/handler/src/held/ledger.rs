@@ -2,15 +2,15 @@
 
 use super::Amount;
 use net::descriptors;
-use net::memory::{self, MemoryClass, Level};
+use net::memory::{self, Level, MemoryClass};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes in memory that the responses of a connection may hold before its other requests wait.
 pub const CONNECTION_MEMORY: u64 = 16 << 20;
-/// The bytes in memory that the responses of all threads may hold, if that is at most half of the process's memory for clients. Above this,
-/// responses that hardly move are displaced, and others go to the disk.
+/// The bytes in memory that the responses of all threads may hold, if that is at most half of the process's
+/// memory for clients. Above this, responses that hardly move are displaced, and others go to the disk.
 pub(super) const MEMORY: u64 = 256 << 20;
 /// The smallest such limit for a thread, unless the process has less.
 pub(super) const LEAST_MEMORY: u64 = 64 << 20;
@@ -33,13 +33,14 @@ pub fn total() -> Amount {
     Amount { descriptors: u32::try_from(descriptors).unwrap_or(u32::MAX), memory, disk }
 }
 
-/// Gives this thread the share of one of `threads` threads, in a process that has `memory` bytes for all clients. The files of the responses of
-/// one connection may have `disk` bytes.
+/// Gives this thread the share of one of `threads` threads, in a process that has `memory` bytes for all
+/// clients. The files of the responses of one connection may have `disk` bytes.
 pub fn share(threads: usize, memory: u64, disk: u64) {
     current().limits.set(Limits::new(threads as u64, memory, disk));
 }
 
-/// Returns whether this thread's responses hold all the memory that they may, or memory is scarce, so that further bytes go to the disk.
+/// Returns whether this thread's responses hold all the memory that they may, or memory is scarce, so that
+/// further bytes go to the disk.
 pub fn memory_is_short() -> bool {
     memory::level() >= Level::Files
         || LEDGER.with(|ledger| ledger.held.get().memory >= ledger.limits.get().memory)

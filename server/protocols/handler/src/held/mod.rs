@@ -12,7 +12,8 @@
 //!    [`ResponseTurn`]. The share is at most a sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and
 //!    at most the part that is still free in the thread, so that many connections leave room for others. A
 //!    small amount is always allowed.
-//! 3. The bytes count for the memory of the whole process (`net::memory`) too. When that becomes scarce, a thread has no room left.
+//! 3. The bytes count for the memory of the whole process (`net::memory`) too. When that becomes scarce, a
+//!    thread has no room left.
 //! 4. When a thread has no room left, responses are displaced ([`Holding::is_displaced`]): paused responses
 //!    before moving ones; then those of connections with the lowest rate for the amount they hold, and of
 //!    those the response that has stalled longest. The newest eighth stays, because it has not shown whether

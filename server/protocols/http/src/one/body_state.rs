@@ -73,7 +73,8 @@ impl BodyState {
         }
     }
 
-    /// Returns whether the next request cannot be found: the body is broken, or the client waits for 100 (Continue) and may or may not send it.
+    /// Returns whether the next request cannot be found: the body is broken, or the client waits for 100
+    /// (Continue) and may or may not send it.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.0.as_ref().is_some_and(|body| body.error.is_some() || (body.continue_due && !body.is_done()))
     }
@@ -95,7 +96,8 @@ impl BodyState {
         self.0.as_mut().map(|body| &mut body.pace)
     }
 
-    /// Takes the body's bytes from the front of the buffer, without a copy if they are many. Frees the buffer when it is empty.
+    /// Takes the body's bytes from the front of the buffer, without a copy if they are many. Frees the buffer
+    /// when it is empty.
     pub(crate) fn take_ahead(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
         self.0.as_mut().map_or(Ok(Bytes::new()), |body| body.take_ahead(input))
     }

@@ -1,7 +1,8 @@
 //! Implements the handler's view of its client: whether it has disconnected, and informational responses.
 //!
-//! Registering a socket with the event loop only to notice a disconnect would cost more than it brings, because most responses are sent sooner. The
-//! socket is registered when the request is still waiting at the next sweep of the timers.
+//! Registering a socket with the event loop only to notice a disconnect would cost more than it brings,
+//! because most responses are sent sooner. The socket is registered when the request is still waiting at the
+//! next sweep of the timers.
 
 use super::link::Link;
 use handler::held::Holding;
@@ -34,8 +35,8 @@ impl<S: Transport> ClientView<S> {
         }
     }
 
-    /// Returns whether it is too early to register the socket. Uses the read deadline, which is free now: a read that has to wait registers the
-    /// socket itself.
+    /// Returns whether it is too early to register the socket. Uses the read deadline, which is free now: a
+    /// read that has to wait registers the socket itself.
     fn may_wait(&self, link: &Link<S>) -> bool {
         if !self.patient.replace(true) {
             link.timer.arm_in(Lane::Read, Duration::ZERO);
@@ -82,7 +83,8 @@ impl<S: Transport> Client for ClientView<S> {
                     self.half_closed.set(true);
                     return Poll::Ready(Departure::HalfClosed);
                 }
-                // Body or pipelined bytes stay in the socket. The end of the stream may be behind them, or comes with the next event.
+                // Body or pipelined bytes stay in the socket. The end of the stream may be behind them, or
+                // comes with the next event.
                 Ok(true) => {
                     link.unread.set(true);
                     if link.stream.has_ended() {

@@ -34,8 +34,8 @@ pub(super) enum Then {
 
 /// Answers requests until the client has sent no byte of another one.
 ///
-/// Many requests wait at a time, so this future must stay small: values that are needed only before or after a wait live in functions that do not
-/// wait, and nothing is passed by value into a wait.
+/// Many requests wait at a time, so this future must stay small: values that are needed only before or after
+/// a wait live in functions that do not wait, and nothing is passed by value into a wait.
 pub(super) async fn serve_requests<S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
     peer: &Rc<Peer>,

@@ -1,7 +1,7 @@
 //! Holds the state of one connection: its stream, the bytes read ahead, its deadlines.
 //!
-//! Why: the engine, the request body and the handler's view of the client all use the same stream on one thread. They share it here, behind `Cell`s
-//! that are never borrowed across an await.
+//! Why: the engine, the request body and the handler's view of the client all use the same stream on one
+//! thread. They share it here, behind `Cell`s that are never borrowed across an await.
 
 use super::body_state::BodyState;
 use crate::context::{Open, ThreadShared};
@@ -37,7 +37,8 @@ pub(crate) struct Link<S> {
     /// The socket has bytes although its readiness says otherwise.
     pub(crate) unread: Cell<bool>,
     pub(crate) body: RefCell<BodyState>,
-    /// The number of the current exchange. For the readers and client views of an older exchange the client has gone. Wraps after 2^32 exchanges.
+    /// The number of the current exchange. For the readers and client views of an older exchange the client
+    /// has gone. Wraps after 2^32 exchanges.
     pub(crate) exchange: Cell<u32>,
     /// An informational response may be sent now.
     pub(crate) interim_allowed: Cell<bool>,
@@ -76,7 +77,8 @@ impl<S: Transport> Link<S> {
         if self.unread.get() { Poll::Ready(()) } else { self.stream.poll_readable(cx) }
     }
 
-    /// Reads once and passes the bytes (none at the end of the stream) to `take`, which must not use the scratch buffer.
+    /// Reads once and passes the bytes (none at the end of the stream) to `take`, which must not use the
+    /// scratch buffer.
     pub(crate) fn read<R>(&self, take: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
         let mut scratch = self.shared.scratch.borrow_mut();
         let n = if self.unread.take() {
@@ -94,8 +96,8 @@ impl<S: Transport> Link<S> {
         Ok(take(&scratch[..n]))
     }
 
-    /// Waits until a read may succeed. Returns `false` if the read deadline passes first or the connection has to make room. `state`: the state of
-    /// the connection while it waits.
+    /// Waits until a read may succeed. Returns `false` if the read deadline passes first or the connection
+    /// has to make room. `state`: the state of the connection while it waits.
     pub(crate) async fn readable(&self, state: RoomState) -> bool {
         poll_fn(|cx| {
             if self.is_displaced() {
@@ -191,7 +193,8 @@ impl<S: Transport> Link<S> {
         result.await
     }
 
-    /// Writes as much of `output` as possible without waiting. Returns whether everything was written. More of the message follows at once.
+    /// Writes as much of `output` as possible without waiting. Returns whether everything was written. More
+    /// of the message follows at once.
     pub(crate) fn try_send(&self, output: &mut Output) -> Result<bool, Unsendable> {
         while !output.is_empty() {
             let written = self.stream.try_write(&output.slices(), true);
@@ -217,8 +220,8 @@ impl<S: Transport> Link<S> {
         .await;
     }
 
-    /// Writes an informational response now, or queues the part that does not fit. Dropped when too many bytes are queued: a client that does not
-    /// read the earlier ones misses nothing.
+    /// Writes an informational response now, or queues the part that does not fit. Dropped when too many
+    /// bytes are queued: a client that does not read the earlier ones misses nothing.
     pub(crate) fn send_interim(&self, text: &[u8]) {
         let mut queued = self.queued.take();
         if queued.len() < MOST_INTERIM {
@@ -233,7 +236,8 @@ impl<S: Transport> Link<S> {
         self.queued.set(queued);
     }
 
-    /// Tries to write the queued informational responses and the bytes that encryption buffers; registers for room if there is none.
+    /// Tries to write the queued informational responses and the bytes that encryption buffers; registers for
+    /// room if there is none.
     pub(crate) fn poll_flush_interim(&self, cx: &mut Context<'_>) {
         let mut queued = self.queued.take();
         let mut blocked = false;
@@ -258,7 +262,8 @@ impl<S: Transport> Link<S> {
         let _ = self.stream.poll_flush(cx);
     }
 
-    /// Waits, after the end of the connection, until the client has received the response, or until the rest can be left to the system.
+    /// Waits, after the end of the connection, until the client has received the response, or until the rest
+    /// can be left to the system.
     pub(super) async fn settle(&self) {
         self.delivery.settle(&self.stream, &self.timer, &self.shared).await;
     }
@@ -316,7 +321,8 @@ impl<S: Transport> Link<S> {
         if served == 0 { timeouts.header } else { timeouts.keep_alive }
     }
 
-    /// Makes deadlines wake this task. Waiting for a request does that too; a connection that is refused unread needs this.
+    /// Makes deadlines wake this task. Waiting for a request does that too; a connection that is refused
+    /// unread needs this.
     pub(super) async fn wakes_this_task(&self) {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
@@ -325,8 +331,8 @@ impl<S: Transport> Link<S> {
         .await;
     }
 
-    /// Closes the write direction and discards further bytes, within limits. A close with unread bytes would reset the connection, and the
-    /// client might lose the response.
+    /// Closes the write direction and discards further bytes, within limits. A close with unread bytes would
+    /// reset the connection, and the client might lose the response.
     pub(super) async fn linger(&self, time: Duration) {
         self.input.take();
         self.stream.end_writing();

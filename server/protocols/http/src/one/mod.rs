@@ -31,7 +31,8 @@ const LINGER_REFUSED: Duration = Duration::from_secs(1);
 
 /// A connection that is about to be served.
 ///
-/// Opening is a separate step to save memory: a future that takes a stream as an argument reserves room for it twice, for as long as it lives.
+/// Opening is a separate step to save memory: a future that takes a stream as an argument reserves room for
+/// it twice, for as long as it lives.
 pub struct Connection<S>(pub(crate) Rc<Link<S>>);
 
 impl<S: Transport> Connection<S> {

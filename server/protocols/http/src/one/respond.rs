@@ -37,7 +37,8 @@ pub(crate) struct RequestFacts {
     pub(crate) persistent: bool,
 }
 
-/// The last message that a kept body was sent in, with its second since 1970. Only the date differs between such messages.
+/// The last message that a kept body was sent in, with its second since 1970. Only the date differs between
+/// such messages.
 #[derive(Default)]
 struct LastMessage(Mutex<Option<(u64, Bytes)>>);
 
@@ -167,7 +168,8 @@ fn queue_head<S: Transport>(
     plan
 }
 
-/// Returns the current second if the response can repeat an earlier message of that second: then nothing but the date depends on the request.
+/// Returns the current second if the response can repeat an earlier message of that second: then nothing but
+/// the date depends on the request.
 fn second_of_kept<S: Transport>(
     link: &Link<S>,
     facts: RequestFacts,
@@ -195,7 +197,8 @@ fn queue_again(response: &Response, again: Option<u64>, output: &mut Output) -> 
     Some(kept.body().len() as u64)
 }
 
-/// Records a failure if the known length of the body differs from the declared one. The response goes out with the actual length.
+/// Records a failure if the known length of the body differs from the declared one. The response goes out
+/// with the actual length.
 fn check_length(response: &Response, plan: FramingPlan, sent: &mut Sent) {
     if let Delimiter::Length(actual) = plan.delimiter
         && plan.is_whole
@@ -435,7 +438,8 @@ impl<S: Transport> StreamSender<'_, S> {
     async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
         let fits =
             matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.promised.left();
-        // If the earlier bytes do not fit into the socket, the offer is declined: its owner must not wait for the client.
+        // If the earlier bytes do not fit into the socket, the offer is declined: its owner must not wait for
+        // the client.
         let socket = match self.link.stream.lendable() {
             Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),
             _ => None,

@@ -109,7 +109,8 @@ impl End for FarEnd<'_> {
     }
 }
 
-/// Runs until both directions have ended or one has failed. Returns the number of bytes sent to the client, and whether a direction failed.
+/// Runs until both directions have ended or one has failed. Returns the number of bytes sent to the client,
+/// and whether a direction failed.
 pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, bool) {
     let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
     let mut down = Flow::default();

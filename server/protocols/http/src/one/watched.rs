@@ -1,4 +1,5 @@
-//! Ends connections that wait for their client, if the client has stalled or the connection must make room for another one.
+//! Ends connections that wait for their client, if the client has stalled or the connection must make room
+//! for another one.
 
 use super::link::Link;
 use crate::room::RoomState;
@@ -7,8 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl<S: Transport> Link<S> {
-    /// Cuts the connection if its client has stalled, or if the connection or its response must make room. The next read or write then fails.
-    /// Returns whether the connection was cut.
+    /// Cuts the connection if its client has stalled, or if the connection or its response must make room.
+    /// The next read or write then fails. Returns whether the connection was cut.
     #[inline]
     pub(crate) fn attend(&self) -> bool {
         if self.is_response_displaced() {
@@ -21,7 +22,8 @@ impl<S: Transport> Link<S> {
         self.delivery.is_stalled(&self.stream, &self.timer, &self.shared)
     }
 
-    /// Cuts the connection, unless its client has read more of the response since the last check: then another connection makes room.
+    /// Cuts the connection, unless its client has read more of the response since the last check: then
+    /// another connection makes room.
     #[cold]
     fn make_room(&self) -> bool {
         if self.delivery.has_advanced(&self.stream, &self.timer, &self.shared) {

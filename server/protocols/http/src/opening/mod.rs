@@ -1,14 +1,17 @@
-//! The opening handshake of a WebSocket over HTTP/2 and HTTP/3 (RFC 8441, RFC 9220): turns an Extended CONNECT into the upgrade of HTTP/1.1 that
-//! handlers know, and the handler's answer into the answer of the stream.
+//! The opening handshake of a WebSocket over HTTP/2 and HTTP/3 (RFC 8441, RFC 9220): turns an Extended
+//! CONNECT into the upgrade of HTTP/1.1 that handlers know, and the handler's answer into the answer of the
+//! stream.
 //!
-//! Why: apps, libraries and origins implement the handshake of RFC 6455. With this, all of them serve WebSockets over all versions, unchanged.
+//! Why: apps, libraries and origins implement the handshake of RFC 6455. With this, all of them serve
+//! WebSockets over all versions, unchanged.
 //!
 //! Contract:
-//! 1. The handler sees `GET` with `Connection: Upgrade`, `Upgrade: websocket` and a `Sec-WebSocket-Key` that is made here. A key of the client is
-//!    dropped: it has no meaning in these versions.
-//! 2. A `101` becomes a `200` with a tunnel, if it switches to WebSocket and answers the key; otherwise the response is 502. That holds for a head
-//!    that the app writes itself, too (full hijack).
-//! 3. Any other 2xx would tell the client that its WebSocket is open, so it becomes a 501. All other statuses are sent as they are.
+//! 1. The handler sees `GET` with `Connection: Upgrade`, `Upgrade: websocket` and a `Sec-WebSocket-Key` that
+//!    is made here. A key of the client is dropped: it has no meaning in these versions.
+//! 2. A `101` becomes a `200` with a tunnel, if it switches to WebSocket and answers the key; otherwise the
+//!    response is 502. That holds for a head that the app writes itself, too (full hijack).
+//! 3. Any other 2xx would tell the client that its WebSocket is open, so it becomes a 501. All other statuses
+//!    are sent as they are.
 
 mod raw;
 
@@ -41,8 +44,8 @@ impl OpeningHandshake {
         fields.push(KEY, base64(&key).as_bytes());
     }
 
-    /// Returns the handshake that a request with the fields of [`OpeningHandshake::offer`] begins; `None` for all other requests of HTTP/2 and
-    /// HTTP/3.
+    /// Returns the handshake that a request with the fields of [`OpeningHandshake::offer`] begins; `None` for
+    /// all other requests of HTTP/2 and HTTP/3.
     #[inline]
     pub(crate) fn of(request: &Request) -> Option<OpeningHandshake> {
         if request.switchable { Some(OpeningHandshake::begun(request)) } else { None }
@@ -108,8 +111,8 @@ impl OpeningHandshake {
     }
 }
 
-/// Returns the fields for the client: those of the handshake belong to HTTP/1.1 (RFC 8441 section 5). The codecs leave out `Connection`, `Upgrade` and
-/// the lengths.
+/// Returns the fields for the client: those of the handshake belong to HTTP/1.1 (RFC 8441 section 5). The
+/// codecs leave out `Connection`, `Upgrade` and the lengths.
 fn opened(mut fields: Fields) -> Fields {
     fields.retain(|name, _| {
         !name.eq_ignore_ascii_case(ACCEPT.as_bytes()) && !name.eq_ignore_ascii_case(b"trailer")

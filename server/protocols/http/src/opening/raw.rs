@@ -1,7 +1,7 @@
 //! Reads the response head that an app writes to its hijacked connection (full hijack), and the body behind it.
 //!
-//! Contract: the head is one that a client of HTTP/1.1 accepts ([`h1::ResponseParser`]). Bytes behind it are the first ones of the tunnel, or of the
-//! body. Informational responses before it are dropped.
+//! Contract: the head is one that a client of HTTP/1.1 accepts ([`h1::ResponseParser`]). Bytes behind it are
+//! the first ones of the tunnel, or of the body. Informational responses before it are dropped.
 
 use bytes::{Buf, Bytes};
 use h1::chunked::{ChunkBounds, Decoder};
@@ -181,8 +181,8 @@ impl RawBody {
         Ok(Chunk::Bytes(bytes))
     }
 
-    /// Returns the failure of a body that ends with the connection but must not, if it does. A length that is not reached is reported where
-    /// lengths are compared.
+    /// Returns the failure of a body that ends with the connection but must not, if it does. A length that is
+    /// not reached is reported where lengths are compared.
     fn cut_off(&self) -> Option<Failure> {
         matches!(self.rest, Rest::Chunked(_))
             .then(|| mistake("the app closed the connection inside the body"))

@@ -1,6 +1,7 @@
 //! Sends a response's body over HTTP/3, at the client's pace.
 //!
-//! Contract: the declared length is compared with the sent one. A truncated body resets its stream, so it never looks complete.
+//! Contract: the declared length is compared with the sent one. A truncated body resets its stream, so it
+//! never looks complete.
 
 use super::client::StreamClient;
 use super::file;
@@ -105,7 +106,8 @@ impl Sender<'_> {
             self.write(head.into()).await?;
         } else {
             let _hold = (!kept && body.len() >= COUNTED).then(|| self.client.hold(Amount::of_memory(len)));
-            let _reserved = (!kept && body.len() < COUNTED).then(|| Reserved::new(MemoryClass::Responses, len));
+            let _reserved =
+                (!kept && body.len() < COUNTED).then(|| Reserved::new(MemoryClass::Responses, len));
             self.write(head.into()).await?;
             self.write(body).await?;
         }
@@ -242,7 +244,8 @@ impl Pieces {
         poll_fn(|cx| {
             while len < GATHER && self.end.is_none() && self.file.is_none() {
                 if let Some(lender) = &mut self.offer {
-                    // QUIC encrypts all bytes, so the owner cannot write to the socket; it sends them in the next chunks.
+                    // QUIC encrypts all bytes, so the owner cannot write to the socket; it sends them in the
+                    // next chunks.
                     match lender.poll_lend(cx, None) {
                         Poll::Ready(Ok(_)) => self.offer = None,
                         Poll::Ready(Err(failure)) => self.end = Some(Err(failure)),

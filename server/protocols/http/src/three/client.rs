@@ -4,7 +4,7 @@
 //! 1. Bytes are read from QUIC only when the handler asks for them, so a slow handler slows its client down.
 //! 2. After the exchange, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
-use super::hub::{HubCounterGuard, Hub, Waits};
+use super::hub::{Hub, HubCounterGuard, Waits};
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
@@ -87,7 +87,8 @@ impl StreamClient {
             queued: RefCell::default(),
             task: RefCell::default(),
             departed: RefCell::new(Box::pin(async move {
-                // The stream is not finished while a handler works, so this means that the client refused the response or the connection ended.
+                // The stream is not finished while a handler works, so this means that the client refused the
+                // response or the connection ended.
                 let _ = stopped.await;
             })),
             holding: OnceCell::new(),
@@ -118,8 +119,9 @@ impl StreamClient {
         }
     }
 
-    /// Returns the next bytes that the client sends in a tunnel; `None` at their end. Unlike a body they have no limit and no minimum rate. The error
-    /// is [`BodyError::Gone`]: the client has reset the stream, or has gone.
+    /// Returns the next bytes that the client sends in a tunnel; `None` at their end. Unlike a body they have
+    /// no limit and no minimum rate. The error is [`BodyError::Gone`]: the client has reset the stream, or
+    /// has gone.
     pub(super) fn poll_tunnel(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut receiving = self.receiving.borrow_mut();
         loop {
@@ -231,7 +233,8 @@ impl StreamClient {
         self.hub.encoder.borrow_mut().head(to, head, fields);
     }
 
-    /// Ends the exchange. The caller must then [`StreamClient::discard`] or [`StreamClient::stop`] the rest of the request.
+    /// Ends the exchange. The caller must then [`StreamClient::discard`] or [`StreamClient::stop`] the rest
+    /// of the request.
     pub(super) fn end(&self) {
         self.gone.set(true);
         self.interim_allowed.set(false);

@@ -10,7 +10,7 @@ use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, CounterGuard, Open, ThreadShared};
 use crate::message::{ExchangeRecord, Sent};
 use crate::room::RoomState;
-use fieldcode::{FloodBudget, Flood};
+use fieldcode::{Flood, FloodBudget};
 use handler::{Failure, Handler, Peer};
 use http3::control::{StreamKind, goaway, opening};
 use http3::{Code, Error, UniStream};
@@ -35,8 +35,9 @@ const GRACE: Duration = Duration::from_millis(200);
 const CONTROL: Duration = Duration::from_secs(5);
 /// The interval of checks whether the client of an ending connection is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// The interval of pings while a request is in progress or the client may still read. Both sides of QUIC give up a connection without any packets,
-/// usually after half a minute, and neither a slow app nor a slow reader sends any.
+/// The interval of pings while a request is in progress or the client may still read. Both sides of QUIC give
+/// up a connection without any packets, usually after half a minute, and neither a slow app nor a slow reader
+/// sends any.
 const PING: Duration = Duration::from_secs(10);
 /// An empty frame of a reserved type, which receivers ignore (RFC 9114 section 7.2.8).
 const NOTHING: [u8; 2] = [0x21, 0];
@@ -48,7 +49,7 @@ const CHUNK: usize = 4 << 10;
 enum Ending {
     /// Requests are served.
     No,
-    /// The client has been told; requests on their way are served.
+    /// The client has received GOAWAY; requests on their way are served.
     Announced,
     /// New requests are refused.
     Refusing,
@@ -248,7 +249,8 @@ impl Task {
         })
     }
 
-    /// Returns whether a close loses nothing: the client knows of the end and has everything, or the connection is idle and has to make room.
+    /// Returns whether a close loses nothing: the client knows of the end and has everything, or the
+    /// connection is idle and has to make room.
     fn may_close(&self) -> bool {
         self.ending == Ending::Refusing
             && self.hub.open.get() == 0
@@ -265,7 +267,8 @@ impl Task {
         self.active.is_none() && self.shared.room.is_chosen(self.timer.key())
     }
 
-    /// Returns whether the connection was chosen to make room while its client is unproved, or stalls its requests or responses.
+    /// Returns whether the connection was chosen to make room while its client is unproved, or stalls its
+    /// requests or responses.
     fn must_leave(&self) -> bool {
         let unfinished = || self.active.is_some() || !self.hub.proved.get() || self.hub.open.get() > 0;
         self.shared.room.is_chosen(self.timer.key()) && unfinished()
@@ -298,7 +301,8 @@ impl Task {
                 self.ping();
                 self.timer.arm_in(Lane::Read, PING);
             }
-            // The connection was idle for too long, or makes room. Requests that cross this are refused, and the client sends them again elsewhere.
+            // The connection was idle for too long, or makes room. Requests that cross this are refused, and
+            // the client sends them again elsewhere.
             Ending::No => self.refuse().await,
             Ending::Announced => self.refuse().await,
             Ending::Refusing => self.look(),
@@ -385,7 +389,8 @@ impl Task {
         if self.silence.is_none() {
             // A client that is still there acknowledges the frame.
             self.silence = Some(Silence::new(self.heard(), self.shared.timers.now()));
-            // The GOAWAY frame cannot leave if a download has used up the connection's flow-control window. This frame needs none.
+            // The GOAWAY frame cannot leave if a download has used up the connection's flow-control window.
+            // This frame needs none.
             self.hub.connection.set_max_concurrent_uni_streams(VarInt::from_u32(2 * UNI_STREAMS));
         }
         self.tell(&goaway(stream)).await;

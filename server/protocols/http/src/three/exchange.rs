@@ -150,8 +150,8 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Waits until the client has acknowledged the whole response or has gone: closing the connection would discard the rest. Gives up when nothing more
-/// can be sent for `timeouts.send`.
+/// Waits until the client has acknowledged the whole response or has gone: closing the connection would
+/// discard the rest. Gives up when nothing more can be sent for `timeouts.send`.
 async fn acknowledged(hub: &Hub, client: &StreamClient, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
     let (mut before, mut since) = (sent(), hub.shared.timers.now());

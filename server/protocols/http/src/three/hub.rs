@@ -6,7 +6,7 @@ use super::unread::Unread;
 use super::windows::Windows;
 use crate::context::{self, ThreadShared};
 use crate::room::RoomState;
-use fieldcode::{FloodBudget, Flood, HEADS};
+use fieldcode::{Flood, FloodBudget, HEADS};
 use handler::held::Account;
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;

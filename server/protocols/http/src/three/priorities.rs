@@ -3,8 +3,8 @@
 //! Contract:
 //! 1. An update overrides the field of its request, even if it arrives before the request.
 //! 2. The updates of [`MOST`] streams are kept; beyond that, the update of the oldest stream is dropped.
-//! 3. Unsent data is ordered by urgency. Within an urgency: small responses first, then non-incremental ones in the order of their streams, then
-//!    incremental ones in turns.
+//! 3. Unsent data is ordered by urgency. Within an urgency: small responses first, then non-incremental ones
+//!    in the order of their streams, then incremental ones in turns.
 
 use fieldcode::Priority;
 use http3::control::PriorityUpdate;
@@ -65,7 +65,8 @@ impl Priorities {
     }
 }
 
-/// Returns QUIC's rank of a response; the greatest rank goes first. `large`: the response needs more than a few packets.
+/// Returns QUIC's rank of a response; the greatest rank goes first. `large`: the response needs more than a
+/// few packets.
 pub(super) fn rank(priority: Priority, stream: u64, large: bool) -> i32 {
     let level = (3 - i32::from(priority.urgency)) * LEVEL;
     match (large, priority.incremental) {

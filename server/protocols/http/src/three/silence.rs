@@ -1,13 +1,14 @@
 //! Detects clients that have vanished while their connection ends: [`Silence`].
 //!
-//! Why: QUIC gives up a silent client only after its idle time-out, half a minute. A server that shuts down would wait that long for a client that
-//! no longer receives the response. With TCP, the system does that waiting after the server has exited.
+//! Why: QUIC gives up a silent client only after its idle time-out, half a minute. A server that shuts down
+//! would wait that long for a client that no longer receives the response. With TCP, the system does that
+//! waiting after the server has exited.
 //!
 //! Contract:
-//! 1. A client that is silent because it has nothing to acknowledge has not vanished: it may wait for a slow response, or leave no room for more of
-//!    one. Only unacknowledged frames count, at least the GOAWAY.
-//! 2. The time is at least three probe time-outs (RFC 9002 section 6.2), so that the loss of a packet or of its probe does not count as the client's
-//!    end.
+//! 1. A client that is silent because it has nothing to acknowledge has not vanished: it may wait for a slow
+//!    response, or leave no room for more of one. Only unacknowledged frames count, at least the GOAWAY.
+//! 2. The time is at least three probe time-outs (RFC 9002 section 6.2), so that the loss of a packet or of
+//!    its probe does not count as the client's end.
 
 use std::time::{Duration, Instant};
 

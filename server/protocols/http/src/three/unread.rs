@@ -1,11 +1,12 @@
 //! Estimates how long the client program may still read data that QUIC has delivered: [`Unread`].
 //!
-//! Why: closing a QUIC connection discards data that the client has acknowledged but its program has not read (RFC 9000 section 10.2); TCP keeps
-//! such data. A slow program would lose the end of a response to `keep_alive` or to a restart.
+//! Why: closing a QUIC connection discards data that the client has acknowledged but its program has not read
+//! (RFC 9000 section 10.2); TCP keeps such data. A slow program would lose the end of a response to
+//! `keep_alive` or to a restart.
 //!
 //! Contract:
-//! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. It gets GOAWAY before that, so a client that has
-//!    read everything closes at once.
+//! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. It gets
+//!    GOAWAY before that, so a client that has read everything closes at once.
 //! 2. Responses of less than [`SMALL`] in total cause no wait.
 
 use std::time::{Duration, Instant};

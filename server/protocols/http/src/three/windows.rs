@@ -1,11 +1,11 @@
 //! Limits how far a client may send ahead, and detects clients that send unusable data.
 //!
-//! Why: quinn keeps received data until it is read, and data behind a gap cannot be read. A client that leaves out the first bytes of a stream makes
-//! the server hold a full window for nothing.
+//! Why: quinn keeps received data until it is read, and data behind a gap cannot be read. A client that
+//! leaves out the first bytes of a stream makes the server hold a full window for nothing.
 //!
 //! Contract:
-//! 1. A connection has a small window; while a handler reads a body, a wide one. All wide windows of a thread share one limit. Beyond it, the small
-//!    window stays and the upload is slower.
+//! 1. A connection has a small window; while a handler reads a body, a wide one. All wide windows of a thread
+//!    share one limit. Beyond it, the small window stays and the upload is slower.
 //! 2. A connection is closed if its client keeps sending but fills no gap for [`PATIENCE`] and some round trips.
 
 use crate::uploads::Uploads;

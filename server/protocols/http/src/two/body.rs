@@ -1,8 +1,9 @@
-//! Sends response bodies over HTTP/2: pulls them from their handler and hands them to the engine as far as the windows allow.
+//! Sends response bodies over HTTP/2: pulls them from their handler and hands them to the engine as far as
+//! the windows allow.
 //!
 //! Contract:
-//! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the window. They are counted. When memory is
-//!    scarce, nothing is taken while the window is closed.
+//! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the
+//!    window. They are counted. When memory is scarce, nothing is taken while the window is closed.
 //! 2. The declared length is compared with the sent one. A truncated body never looks complete.
 
 use super::client::StreamClient;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
 use http2::{Connection, StreamId};
-use net::memory::{self, MemoryClass, Level, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
@@ -68,8 +69,8 @@ impl Source {
         Source::Bytes(bytes, CountedAs::Uncounted)
     }
 
-    /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `client` counts held
-    /// resources; `hub` is its connection's.
+    /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status,
+    /// for failures. `client` counts held resources; `hub` is its connection's.
     pub(super) fn pull(
         &mut self,
         cx: &mut Context<'_>,
@@ -222,8 +223,9 @@ impl Pieces {
         }
     }
 
-    /// Returns whether nothing is taken ahead of the window, because memory is scarce. The end of a body needs no window, so a body is asked for
-    /// that when its bytes have been sent, as far as their number is known.
+    /// Returns whether nothing is taken ahead of the window, because memory is scarce. The end of a body
+    /// needs no window, so a body is asked for that when its bytes have been sent, as far as their number is
+    /// known.
     fn waits(&self) -> bool {
         self.end.is_none()
             && self.file.is_none()

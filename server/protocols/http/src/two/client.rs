@@ -1,7 +1,8 @@
 //! Connects a stream with its handler: the client of an exchange, and the request's body.
 //!
 //! Contract:
-//! 1. The client's window opens again when the handler takes the bytes, not before, so a slow handler slows its client down.
+//! 1. The client's window opens again when the handler takes the bytes, not before, so a slow handler slows
+//!    its client down.
 //! 2. After the end of the stream, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
 use super::hub::{FILL, Hub, LOOK};
@@ -58,8 +59,8 @@ fn keep(place: &mut Option<Waker>, waker: &Waker) {
 }
 
 impl StreamClient {
-    /// Creates the state of a stream whose request has arrived. `ended`: it has no body. `tunnel`: what follows is not a body but the bytes of a
-    /// tunnel, if the handler opens one.
+    /// Creates the state of a stream whose request has arrived. `ended`: it has no body. `tunnel`: what
+    /// follows is not a body but the bytes of a tunnel, if the handler opens one.
     pub(super) fn new(
         hub: &Rc<Hub>,
         stream: StreamId,
@@ -130,8 +131,8 @@ impl StreamClient {
         Incoming::Ready(upload.take(hub, self.stream))
     }
 
-    /// Passes the received bytes on to the far end of a tunnel, whose window opens again as it takes them. Ready when the client has ended its half
-    /// and the far end has all bytes.
+    /// Passes the received bytes on to the far end of a tunnel, whose window opens again as it takes them.
+    /// Ready when the client has ended its half and the far end has all bytes.
     ///
     /// # Errors
     /// The far end takes no more bytes.
@@ -162,7 +163,8 @@ impl StreamClient {
         Poll::Pending
     }
 
-    /// Drops the received bytes, because the far end of the tunnel takes no more. Ready when the client has ended its half.
+    /// Drops the received bytes, because the far end of the tunnel takes no more. Ready when the client has
+    /// ended its half.
     pub(super) fn poll_drop(&self, hub: &Hub, cx: &mut Context<'_>) -> Poll<()> {
         let Some(upload) = &self.upload else { return Poll::Ready(()) };
         let mut upload = upload.borrow_mut();

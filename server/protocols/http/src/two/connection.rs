@@ -211,7 +211,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn look(&mut self) {
         let hub = &self.hub;
         if self.failed {
-            // The time for the error message is over; a normal close would wait behind data that the client does not read.
+            // The time for the error message is over; a normal close would wait behind data that the client
+            // does not read.
             self.stream.abort_on_drop();
             self.gone = true;
             return;
@@ -223,7 +224,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.gone |= found == DeliveryState::Stalled;
     }
 
-    /// Returns whether the connection may read. It may not while the client itself does not read, or while too much received data is held.
+    /// Returns whether the connection may read. It may not while the client itself does not read, or while
+    /// too much received data is held.
     fn may_read(&self) -> bool {
         let shared = &self.hub.shared;
         !self.failed

@@ -58,7 +58,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
         let outcome =
             ExchangeRecord { trace: Rc::default(), request, started: arrived, sent: Sent::nothing() };
-        self.slots[place] = Some(StreamSlot { id, client, outcome, is_head, state: StreamState::New(expected) });
+        self.slots[place] =
+            Some(StreamSlot { id, client, outcome, is_head, state: StreamState::New(expected) });
         self.fresh.push(id);
         self.enter();
     }
@@ -194,7 +195,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                     COUNTED.. if waits => {
                         slot.client.hold(Amount::of_memory(len)).map(CountedAs::Hold).unwrap_or_default()
                     }
-                    SMALLEST_COUNTED.. if waits => CountedAs::Small(Reserved::new(MemoryClass::Responses, len)),
+                    SMALLEST_COUNTED.. if waits => {
+                        CountedAs::Small(Reserved::new(MemoryClass::Responses, len))
+                    }
                     _ => CountedAs::Uncounted,
                 };
                 Source::Bytes(bytes, held)
@@ -335,7 +338,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how the exchange ended.
+    /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how
+    /// the exchange ended.
     pub(super) fn depart(&mut self, mut slot: StreamSlot) {
         if slot.is_closed_tunnel() && slot.client.has_ended() {
             return self.complete(slot);

@@ -1,7 +1,7 @@
 //! Sends parts of files as far as the client's windows allow.
 //!
-//! Why: sendfile cannot put frames between its bytes, and reading from a disk would block all connections of the thread. Cached data is read at
-//! once, the rest on a blocking thread.
+//! Why: sendfile cannot put frames between its bytes, and reading from a disk would block all connections of
+//! the thread. Cached data is read at once, the rest on a blocking thread.
 
 use crate::context::ThreadShared;
 use bytes::Bytes;

@@ -1,15 +1,16 @@
 //! Serves HTTP/2 connections (RFC 9113): many concurrent exchanges in one task.
 //!
-//! Why one task: requests that arrive together are answered together, and their responses leave in one write; nothing is passed between tasks.
+//! Why one task: requests that arrive together are answered together, and their responses leave in one write;
+//! nothing is passed between tasks.
 //!
 //! Contract:
 //! 1. A turn reads once, polls the streams that were woken, and writes everything in one call.
 //! 2. A handler that panics ends only its stream. Every stream is reported to [`Handler::finished`] once.
-//! 3. Memory is bounded: uploads by the windows, downloads by the output of a turn. While the client does not read, the connection does not read
-//!    either.
+//! 3. Memory is bounded: uploads by the windows, downloads by the output of a turn. While the client does not
+//!    read, the connection does not read either.
 //! 4. An idle connection keeps no buffer.
-//! 5. A client that closes its sending side has gone: it cannot open windows or acknowledge anything any more, so its requests end. In HTTP/1.1
-//!    such a client still gets its responses.
+//! 5. A client that closes its sending side has gone: it cannot open windows or acknowledge anything any
+//!    more, so its requests end. In HTTP/1.1 such a client still gets its responses.
 
 mod body;
 mod client;
@@ -69,8 +70,8 @@ pub async fn refuse<S: Transport, H: Handler + 'static>(
     }
 }
 
-/// Closes the write direction and discards further bytes, within limits. A close with unread bytes would reset the connection, and the client
-/// might lose the last responses.
+/// Closes the write direction and discards further bytes, within limits. A close with unread bytes would
+/// reset the connection, and the client might lose the last responses.
 async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     discard(connection).await;
     let hub = &connection.hub;

@@ -1,11 +1,12 @@
 //! Lists the streams of a connection that need a poll.
 //!
-//! Why: thousands of streams share one task. A wake names its stream, so a turn polls only the woken ones. A wake allocates nothing: each place of
-//! the connection has one waker, which its streams use in turn.
+//! Why: thousands of streams share one task. A wake names its stream, so a turn polls only the woken ones. A
+//! wake allocates nothing: each place of the connection has one waker, which its streams use in turn.
 //!
 //! Contract:
 //! 1. A stream is listed at most once, however often it is woken.
-//! 2. A wake while the connection's task runs does not schedule the task again: the task checks the list before it waits.
+//! 2. A wake while the connection's task runs does not schedule the task again: the task checks the list
+//!    before it waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,11 @@
 //! Tracks the state of a connection, and closes it to make room for another one (`crate::room`).
 //!
 //! Contract:
-//! 1. A connection waits for its client when all its requests do: for their bodies, or for the client to read their responses. That is checked
-//!    [`LOOK`] after the last bytes of a request or response, not for each of them.
-//! 2. A connection that makes room ends with GOAWAY if it is idle. Otherwise it is reset, because its client does not read or has sent no request.
+//! 1. A connection waits for its client when all its requests do: for their bodies, or for the client to read
+//!    their responses. That is checked [`LOOK`] after the last bytes of a request or response, not for each
+//!    of them.
+//! 2. A connection that makes room ends with GOAWAY if it is idle. Otherwise it is reset, because its client
+//!    does not read or has sent no request.
 
 use super::connection::Conn;
 use super::hub::LOOK;

@@ -37,7 +37,8 @@ pub(super) struct Expected {
 }
 
 impl StreamSlot {
-    /// Returns whether the stream waits for the client: for its body, or for the client to read the response. `blocked`: the connection has no room.
+    /// Returns whether the stream waits for the client: for its body, or for the client to read the response.
+    /// `blocked`: the connection has no room.
     pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
         match &self.state {
             StreamState::New(_) => false,

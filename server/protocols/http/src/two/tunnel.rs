@@ -28,7 +28,7 @@ enum Flow {
     Ended,
 }
 
-/// What a tunnel has to do next.
+/// The next step of a tunnel.
 pub(super) enum TunnelStep {
     /// Nothing, until the client or the far end does something.
     Waiting,
@@ -81,7 +81,8 @@ impl Tunnel {
             self.up = Flow::Dropped;
         }
         match (self.down, self.up) {
-            // If the far end is closed in both directions, the client is told to send no more (`Connection::discard`).
+            // If the far end is closed in both directions, the client gets a request to send no more
+            // (`Connection::discard`).
             (Flow::Ended, Flow::Ended | Flow::Dropped) => TunnelStep::Over,
             (Flow::Ended, Flow::Open) => TunnelStep::Waiting,
             _ => TunnelStep::Ready,
@@ -131,8 +132,8 @@ impl Tunnel {
         len - unsent.len()
     }
 
-    /// Gives the far end the last bytes of a client that has ended its half after the far end had ended its own: the stream is gone, and nothing
-    /// but this tunnel is left of it.
+    /// Gives the far end the last bytes of a client that has ended its half after the far end had ended its
+    /// own: the stream is gone, and nothing but this tunnel is left of it.
     pub(super) async fn finish(self: Box<Tunnel>, mut rest: Bytes) {
         let io = &self.io;
         std::future::poll_fn(|cx| {

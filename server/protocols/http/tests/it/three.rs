@@ -106,7 +106,8 @@ fn the_rest_of_an_upload_is_dropped_within_bounds() {
             let mut stream = requests.send_request(declared()).await.unwrap();
             assert_eq!(stream.recv_response().await.unwrap().status(), 413);
             while stream.recv_data().await.unwrap().is_some() {}
-            // The response has arrived completely while the client is in the middle of its upload, which is not stopped at once.
+            // The response has arrived completely while the client is in the middle of its upload, which is
+            // not stopped at once.
             let begun = Instant::now();
             tokio::time::sleep(Duration::from_millis(200)).await;
             if silent {
@@ -298,7 +299,8 @@ fn broken_rules_close_the_connection() {
             (false, &[1, 3, 0, 0, 0x10], 0x200),
             (false, &[1, 4, 0, 0, 0x40, 0], 0x200),
             (false, &[1, 4, 0, 0, 0x00, 0], 0x200),
-            // A string longer than its section, an integer that never ends, an index beyond the static table, an empty section.
+            // A string longer than its section, an integer that never ends, an index beyond the static table,
+            // an empty section.
             (false, &[1, 4, 0, 0, 0x50, 9], 0x200),
             (false, &[1, 14, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], 0x200),
             (false, &[1, 4, 0, 0, 0xff, 0x24], 0x200),
@@ -440,8 +442,8 @@ fn broken_requests_end_their_stream_only() {
     quic.server.eventually("no connection", |server| server.connections().open == 0);
 }
 
-/// Of several large responses, the one whose priority the client has raised comes first; responses of equal urgency come in the order of their
-/// requests.
+/// Of several large responses, the one whose priority the client has raised comes first; responses of equal
+/// urgency come in the order of their requests.
 #[test]
 fn updates_of_priorities_order_responses() {
     let quic = server();

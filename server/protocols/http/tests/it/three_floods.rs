@@ -1,4 +1,5 @@
-//! Tests HTTP/3 clients that make the server work or hold memory for nothing: their connection ends, and others are served meanwhile.
+//! Tests HTTP/3 clients that make the server work or hold memory for nothing: their connection ends, and
+//! others are served meanwhile.
 
 use crate::support;
 
@@ -27,7 +28,8 @@ fn head(path: &str, more: usize) -> Vec<u8> {
     text
 }
 
-/// Repeats `step` until the client's connection is closed, while another client gets its responses. Returns the number of steps.
+/// Repeats `step` until the client's connection is closed, while another client gets its responses. Returns
+/// the number of steps.
 fn flood(quic: &QuicServer, most: usize, mut step: impl AsyncFnMut(&Connection, usize)) -> usize {
     quic.with(async |quic| {
         let (mut others, _other, _endpoint) = quic.requests().await;

@@ -190,7 +190,8 @@ fn the_ends_of_both_sides_are_passed_on() {
     let server = Server::start_either(Limits::default());
     run(async {
         let mut client = Client::to(&server).await;
-        // The app closes: END_STREAM, although the client has not ended its half. What the client still sends is dropped.
+        // The app closes: END_STREAM, although the client has not ended its half. Bytes that the client still
+        // sends are dropped.
         let mut socket = client.open("/websocket").await.unwrap();
         socket.send("close", false);
         assert_eq!(socket.read(usize::MAX).await.unwrap(), b"");

@@ -1,8 +1,9 @@
 //! Encodes the header sections of responses.
 //!
-//! Only the date is put into the dynamic table: all responses of a second share it, so it costs one byte. Other fields are literals without
-//! indexing. Frozen fields are encoded once for all connections, which an index into one connection's table would prevent, and copying a block of
-//! them is faster than looking them up.
+//! Only the date is put into the dynamic table: all responses of a second share it, so it costs one byte.
+//! Other fields are literals without indexing. Frozen fields are encoded once for all connections, which an
+//! index into one connection's table would prevent, and copying a block of them is faster than looking them
+//! up.
 
 use super::static_table::index_of;
 use fieldcode::syntax::{is_token, is_value, trim};

@@ -1,7 +1,7 @@
 //! Implements the dynamic table of a decoder (RFC 7541 section 2.3.2).
 //!
-//! Fields lie one after the other in one block of text, each with its verdict. Evicted ones stay in front until it is worth moving the rest. An
-//! empty table holds no memory.
+//! Fields lie one after the other in one block of text, each with its verdict. Evicted ones stay in front
+//! until it is worth moving the rest. An empty table holds no memory.
 
 use fieldcode::Name;
 use std::collections::VecDeque;

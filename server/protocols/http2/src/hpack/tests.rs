@@ -247,7 +247,8 @@ proptest! {
 
 /// Decodes a block as a peer would, with this crate's decoder.
 fn lines(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
-    // Decoded as requests, because responses would be refused. Names are not checked when every field is put into the table.
+    // Decoded as requests, because responses would be refused. Names are not checked when every field is put
+    // into the table.
     let mut section = Section::request(0, 0);
     decoder
         .decode(block, &mut section, &HeadLimits { allow_underscore_headers: true, ..HeadLimits::default() })

@@ -1,4 +1,5 @@
-//! Tests that actions which are cheap for a client and costly for the server are limited, and that each flood has its name.
+//! Tests that actions which are cheap for a client and costly for the server are limited, and that each flood
+//! has its name.
 
 use crate::support::*;
 use handler::Fields;
@@ -119,7 +120,8 @@ fn small_data() {
     assert!(n <= 100);
 }
 
-/// The messages of a WebSocket may be small, whether the app answers them or not. Frames without a byte are no messages.
+/// The messages of a WebSocket may be small, whether the app answers them or not. Frames without a byte are
+/// no messages.
 #[test]
 fn small_messages_of_a_websocket() {
     let connect = [&[(":method", "CONNECT"), (":protocol", "websocket")][..], &GET[1..]].concat();

@@ -1,4 +1,5 @@
-//! Tests RFC 9113, section by section: the frames that a client may send, and those that end a stream or the connection.
+//! Tests RFC 9113, section by section: the frames that a client may send, and those that end a stream or the
+//! connection.
 
 use crate::support::*;
 use handler::Fields;
@@ -32,7 +33,8 @@ fn s3_4_preface() {
     }
 }
 
-/// Frames that end the connection, after a request on stream 1 whose body is open and one on stream 3 that is half-closed.
+/// Frames that end the connection, after a request on stream 1 whose body is open and one on stream 3 that is
+/// half-closed.
 #[test]
 fn connection_errors() {
     use ErrorCode as E;

@@ -1,5 +1,5 @@
-//! Tests the engine with the client of the `h2` crate, over a pipe in memory: each side decodes what the other encodes, whatever the sizes of
-//! windows, reads and bodies.
+//! Tests the engine with the client of the `h2` crate, over a pipe in memory: each side decodes what the
+//! other encodes, whatever the sizes of windows, reads and bodies.
 
 use crate::support::DATE;
 use bytes::Bytes;

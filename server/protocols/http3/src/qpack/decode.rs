@@ -70,7 +70,8 @@ fn static_index(bytes: &[u8], at: &mut usize, prefix: u32) -> Result<usize, Erro
     usize::try_from(index).ok().filter(|&index| index < STATIC.len()).ok_or(MALFORMED)
 }
 
-/// Appends a string whose length has a prefix of `prefix` bits, with the Huffman flag above it. Returns where it begins in `text`.
+/// Appends a string whose length has a prefix of `prefix` bits, with the Huffman flag above it. Returns where
+/// it begins in `text`.
 fn string(bytes: &[u8], at: &mut usize, prefix: u32, text: &mut Vec<u8>) -> Result<usize, Error> {
     let huffman = bytes.get(*at).ok_or(MALFORMED)? & 1 << prefix != 0;
     let len = decode_integer(bytes, at, prefix).map_err(|_| MALFORMED)?;
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_request_of_the_static_table() {
-        // GET https /, :authority "www.example.com" as in RFC 9204 appendix B, user-agent by its name, x-a by a literal.
+        // GET https /, :authority "www.example.com" as in RFC 9204 appendix B, user-agent by its name, x-a by
+        // a literal.
         let mut bytes = vec![0, 0, 0xd1, 0xd7, 0xc1, 0x50, 0x0f];
         bytes.extend_from_slice(b"www.example.com");
         bytes.extend_from_slice(&[0x5f, 0x50, 0x02]);

@@ -1,7 +1,7 @@
 //! Encodes the head of a response.
 //!
-//! Why values are not Huffman-coded: it saves a fifth of some hundred bytes, and costs more than the rest of the head. Frozen fields are encoded
-//! once (see `handler::Fields::freeze`).
+//! Why values are not Huffman-coded: it saves a fifth of some hundred bytes, and costs more than the rest of
+//! the head. Frozen fields are encoded once (see `handler::Fields::freeze`).
 
 use super::table;
 use crate::frame::kind;
@@ -29,8 +29,8 @@ pub struct Encoder {
 struct Encoded(Vec<u8>);
 
 impl Encoder {
-    /// Appends a HEADERS frame to `to`. Names are written in lower case. Connection-specific fields (RFC 9114 section 4.2) and `content-length` are
-    /// left out.
+    /// Appends a HEADERS frame to `to`. Names are written in lower case. Connection-specific fields (RFC 9114
+    /// section 4.2) and `content-length` are left out.
     pub fn head(&mut self, to: &mut Vec<u8>, head: ResponseSection<'_>, fields: &Fields) {
         self.section.clear();
         let section = &mut self.section;

@@ -1,4 +1,5 @@
-//! Implements QPACK (RFC 9204) without a dynamic table: sections refer to the static table, or contain their fields in full.
+//! Implements QPACK (RFC 9204) without a dynamic table: sections refer to the static table, or contain their
+//! fields in full.
 
 mod decode;
 mod encode;

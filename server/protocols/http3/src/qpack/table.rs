@@ -177,7 +177,8 @@ pub(super) fn name(name: &[u8]) -> Option<usize> {
     })
 }
 
-/// Returns the entry with that name and value. Entries of one name follow each other from `first` on, as far as responses use them.
+/// Returns the entry with that name and value. Entries of one name follow each other from `first` on, as far
+/// as responses use them.
 pub(super) fn entry(first: usize, value: &[u8]) -> Option<usize> {
     let name = STATIC[first].0;
     STATIC[first..]

@@ -163,7 +163,8 @@ impl<S: ReplySink> Inner<S> {
     }
 }
 
-/// Wakes the driver when a reply may be overdue. One timer serves all replies: it is reset only after it fired, or when it would fire too late.
+/// Wakes the driver when a reply may be overdue. One timer serves all replies: it is reset only after it
+/// fired, or when it would fire too late.
 struct Timer {
     sleep: Pin<Box<Sleep>>,
     until: Option<Instant>,
@@ -174,8 +175,8 @@ impl Timer {
         Timer { sleep: Box::pin(sleep_until(Instant::now())), until: None }
     }
 
-    /// Returns the end of the connection if a reply is overdue. Deadlines on a connection are in its order: all requests have the same time-out, or
-    /// there is only one.
+    /// Returns the end of the connection if a reply is overdue. Deadlines on a connection are in its order:
+    /// all requests have the same time-out, or there is only one.
     fn overdue<S: ReplySink>(&mut self, cx: &mut Context<'_>, inner: &Inner<S>) -> Option<End> {
         loop {
             let deadline = inner.deadline();

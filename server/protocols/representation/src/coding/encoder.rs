@@ -1,16 +1,18 @@
 //! Puts one interface in front of the three compressors.
 //!
-//! Why these crates: `brotli` is the only maintained encoder in pure Rust. `flate2` over `zlib-rs` is pure Rust too and as fast as zlib-ng. No Rust
-//! encoder for `zstd` comes close to the original, whose source the crate bundles. None of them downloads anything at build time.
+//! Why these crates: `brotli` is the only maintained encoder in pure Rust. `flate2` over `zlib-rs` is pure
+//! Rust too and as fast as zlib-ng. No Rust encoder for `zstd` comes close to the original, whose source the
+//! crate bundles. None of them downloads anything at build time.
 //!
-//! Contract: written bytes come out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]. An encoder for streams holds
-//! less than 4 MiB, whatever the length of the stream.
+//! Contract: written bytes come out of [`Encoder::take`] at once, or after [`Encoder::flush`] or
+//! [`Encoder::finish`]. An encoder for streams holds less than 4 MiB, whatever the length of the stream.
 
 use super::Coding;
 use super::padding::{self, Padding};
 use std::io::{self, Write};
 
-/// The window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text from further back.
+/// The window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text
+/// from further back.
 const STREAM_WINDOW: u32 = 18;
 
 /// Higher levels of zstd use windows over 8 MiB, which clients refuse (RFC 9659).
@@ -121,8 +123,9 @@ impl Encoder {
     }
 }
 
-/// Returns the smallest window that holds all of the data, from 256 KiB to 4 MiB, which every decoder supports. Never below 128 KiB: there the
-/// `brotli` crate picks a match finder that takes 32 MiB and thirty times as long.
+/// Returns the smallest window that holds all of the data, from 256 KiB to 4 MiB, which every decoder
+/// supports. Never below 128 KiB: there the `brotli` crate picks a match finder that takes 32 MiB and thirty
+/// times as long.
 fn brotli_window(len: usize) -> u32 {
     len.next_power_of_two().ilog2().clamp(STREAM_WINDOW, 22)
 }

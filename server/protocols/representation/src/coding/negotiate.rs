@@ -2,7 +2,8 @@
 //!
 //! Contract:
 //! 1. Nothing is allocated, whatever the field holds. An absent field costs nothing.
-//! 2. An item with an invalid weight or an unknown coding is ignored. Of two items for one coding, the smaller weight counts.
+//! 2. An item with an invalid weight or an unknown coding is ignored. Of two items for one coding, the
+//!    smaller weight counts.
 //! 3. `*` stands for the codings that no item names, including identity.
 //! 4. Identity is acceptable unless it is excluded, but codings that the client names rank above it.
 
@@ -11,7 +12,8 @@ use super::Coding;
 /// The weight that a client gives to each coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preferences {
-    /// For each of [`Coding::ALL`]: the weight in units of 0.0005, so that an implicit identity can rank below the smallest.
+    /// For each of [`Coding::ALL`]: the weight in units of 0.0005, so that an implicit identity can rank
+    /// below the smallest.
     weights: [u16; 4],
 }
 
@@ -22,7 +24,8 @@ impl Preferences {
     /// The preferences of a client without Accept-Encoding: identity.
     pub const NONE: Preferences = Preferences { weights: [0, 0, 0, IMPLICIT_IDENTITY] };
 
-    /// Parses the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`). Without any, only identity is acceptable.
+    /// Parses the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`).
+    /// Without any, only identity is acceptable.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Preferences {
         let mut named = [None; 4];
         let mut any = None;
@@ -61,14 +64,16 @@ impl Preferences {
         order.into_iter().take(acceptable)
     }
 
-    /// Returns the first of [`Preferences::ranked`] that is `available`. If there is none, RFC 9110 allows a 415; in practice servers send identity.
+    /// Returns the first of [`Preferences::ranked`] that is `available`. If there is none, RFC 9110 allows a
+    /// 415; in practice servers send identity.
     pub fn best(&self, available: impl Fn(Coding) -> bool) -> Option<Coding> {
         self.ranked().find(|&coding| available(coding))
     }
 }
 
-/// Returns the codings for a response that is encoded each time it is sent, the best one first. Brotli, which takes five times as long as the others, is
-/// used only if the client accepts no other coding. Without `zstd` it is never used, nor is zstd: clients of such a site expect gzip.
+/// Returns the codings for a response that is encoded each time it is sent, the best one first. Brotli, which
+/// takes five times as long as the others, is used only if the client accepts no other coding. Without `zstd`
+/// it is never used, nor is zstd: clients of such a site expect gzip.
 pub fn live(preferences: &Preferences, zstd: bool) -> [Coding; 3] {
     let quick =
         |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && zstd);

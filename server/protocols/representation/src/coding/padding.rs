@@ -1,11 +1,13 @@
 //! Pads encoded responses, so that their length tells less about their content.
 //!
-//! Why: a page that reflects a parameter beside a secret (a CSRF token) compresses better when the parameter repeats the secret. An attacker who sees
-//! the lengths of TLS records finds the secret byte by byte (BREACH, CVE-2013-3587). A random number of bytes, which decoders skip, multiplies the
-//! number of requests that the attack needs.
+//! Why: a page that reflects a parameter beside a secret (a CSRF token) compresses better when the parameter
+//! repeats the secret. An attacker who sees the lengths of TLS records finds the secret byte by byte (BREACH,
+//! CVE-2013-3587). A random number of bytes, which decoders skip, multiplies the number of requests that the
+//! attack needs.
 //!
-//! Contract: a decoder gives the same content with and without padding. The bytes lie in the extra field of gzip (RFC 1952 section 2.3.1.1), in a
-//! skippable frame after the content (zstd, RFC 8878 section 3.1.2), in a metadata meta-block (brotli, RFC 7932 section 9.2).
+//! Contract: a decoder gives the same content with and without padding. The bytes lie in the extra field of
+//! gzip (RFC 1952 section 2.3.1.1), in a skippable frame after the content (zstd, RFC 8878 section 3.1.2), in
+//! a metadata meta-block (brotli, RFC 7932 section 9.2).
 
 /// The number of bytes that an encoded response is padded with, 0 to 255.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +70,9 @@ pub(super) fn zstd_frame(padding: Padding, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds a metadata meta-block to a stream that ends at a byte and is not finished. From the lowest bit: ISLAST 0, MNIBBLES 11, a reserved 0, MSKIPBYTES
-/// 01, eight bits of MSKIPLEN - 1, and two bits to the end of the byte.
+/// Adds a metadata meta-block to a stream that ends at a byte and is not finished. From the lowest bit:
+/// ISLAST 0, MNIBBLES 11, a reserved 0, MSKIPBYTES 01, eight bits of MSKIPLEN - 1, and two bits to the end of
+/// the byte.
 pub(super) fn brotli_metadata(padding: Padding, out: &mut Vec<u8>) {
     if let Some(less) = padding.0.checked_sub(1) {
         let head = 0b01_0110_u16 | u16::from(less) << 6;

@@ -1,11 +1,12 @@
 //! Limits the number of stream encoders per thread and per connection.
 //!
-//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred streams unread. When all permits are taken,
-//! a response gets another coding or is sent uncompressed, which costs nothing. When memory is scarce, no encoder begins.
+//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred
+//! streams unread. When all permits are taken, a response gets another coding or is sent uncompressed, which
+//! costs nothing. When memory is scarce, no encoder begins.
 
 use super::Coding;
 use handler::Peer;
-use net::memory::{self, MemoryClass, Level, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 //!
 //! Contract of [`EncodedStream`]:
 //! 1. When the inner stream has nothing ready, the client can decode everything sent so far, so events arrive at once.
-//! 2. Memory: the encoder (measured: 0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli; less for short bodies), one chunk of the inner stream, and
-//!    about 100 KiB of output.
+//! 2. Memory: the encoder (measured: 0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli; less for short bodies),
+//!    one chunk of the inner stream, and about 100 KiB of output.
 //! 3. One poll encodes at most 128 KiB of input; then other tasks of the thread get their turn.
 //! 4. The number of encoders is bounded ([`EncoderPermit`]). When no permit is left, the body is sent uncompressed.
 //! 5. An error of the inner stream, of a file or of the encoder ends the stream with a [`Failure`].
@@ -226,9 +226,10 @@ impl BodyStream for Once {
     }
 }
 
-/// Returns whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of unknown length or at least `min_length`
-/// bytes, and without `Cache-Control: no-transform` or a digest. Such a response needs `Vary: Accept-Encoding` even if it is sent as identity.
-/// `head`: the response to a HEAD, whose empty body says nothing about its length.
+/// Returns whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of
+/// unknown length or at least `min_length` bytes, and without `Cache-Control: no-transform` or a digest. Such
+/// a response needs `Vary: Accept-Encoding` even if it is sent as identity. `head`: the response to a HEAD,
+/// whose empty body says nothing about its length.
 pub fn may_encode(response: &Response, min_length: u64, head: bool) -> bool {
     let whole = matches!(response.status, 200..=599) && !matches!(response.status, 204..=206 | 304);
     whole
@@ -290,9 +291,10 @@ fn length(response: &Response, head: bool) -> Option<u64> {
     }
 }
 
-/// Encodes the body and sets the fields: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no Content-Length, no Accept-Ranges. With
-/// [`Coding::Identity`], or if a small body would not shrink, only adds `Vary`. The caller must have checked [`may_encode`]. An empty body is taken
-/// for the response to a HEAD.
+/// Encodes the body and sets the fields: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no
+/// Content-Length, no Accept-Ranges. With [`Coding::Identity`], or if a small body would not shrink, only
+/// adds `Vary`. The caller must have checked [`may_encode`]. An empty body is taken for the response to a
+/// HEAD.
 ///
 /// A stream takes the first of the codings that has an [`EncoderPermit`] left on the connection.
 pub fn encode_response(response: &mut Response, encoding: &Encoding<'_>, connection: &Rc<Peer>) {

@@ -1,8 +1,9 @@
 //! Compresses whole buffers: pages of an app, files and kept responses for a cache.
 //!
-//! Why not the encoders of streams: each of those allocates and clears up to several MiB, and cannot know how much will follow. `libdeflate` knows
-//! only whole buffers, and takes half of zlib's time for the same size (30 KB page, level 3: 55 % of zlib-rs at level 6, 1.7 % larger). It and zstd keep
-//! their working memory from one response to the next, which is a fifth of zstd's time.
+//! Why not the encoders of streams: each of those allocates and clears up to several MiB, and cannot know how
+//! much will follow. `libdeflate` knows only whole buffers, and takes half of zlib's time for the same size
+//! (30 KB page, level 3: 55 % of zlib-rs at level 6, 1.7 % larger). It and zstd keep their working memory
+//! from one response to the next, which is a fifth of zstd's time.
 
 use super::Coding;
 use super::encoder::Encoder;

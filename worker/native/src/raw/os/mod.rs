@@ -6,7 +6,8 @@
 //! 2. [`memory_file`]: a regular file without a name, in memory where the system supports that. [`unnamed_file`]: one in a directory.
 //! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
 //! 4. [`thread_waits`] changes when the calling thread waits for something other than a processor.
-//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through `close_on_exec`.
+//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through
+//!    `close_on_exec`.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -98,12 +99,14 @@ impl ThreadView {
         ThreadView { clock: thread_clock(), schedule }
     }
 
-    /// Returns its processor time in microseconds; 0 once the thread has ended, and where the system does not report it.
+    /// Returns its processor time in microseconds; 0 once the thread has ended, and where the system does not
+    /// report it.
     pub(crate) fn used_us(&self) -> u64 {
         self.clock.map_or(0, clock_us)
     }
 
-    /// Returns the microseconds that it was ready to run but had no processor; 0 where the system does not report it. Allocates nothing.
+    /// Returns the microseconds that it was ready to run but had no processor; 0 where the system does not
+    /// report it. Allocates nothing.
     pub(crate) fn starved_us(&self) -> u64 {
         let mut text = [0; 96];
         let read = self.schedule.as_ref().map_or(0, |file| file.read_at(&mut text, 0).unwrap_or(0));
@@ -127,8 +130,8 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// The largest number of descriptors in the control messages of one read. They are the links of a worker, which the front sends to a template
-/// together. Further descriptors are lost.
+/// The largest number of descriptors in the control messages of one read. They are the links of a worker,
+/// which the front sends to a template together. Further descriptors are lost.
 const MOST_FDS: usize = 64;
 // SAFETY: it only computes.
 const CONTROL: usize = unsafe { libc::CMSG_SPACE((MOST_FDS * size_of::<RawFd>()) as u32) } as usize;

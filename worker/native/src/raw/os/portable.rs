@@ -78,7 +78,8 @@ impl Wakeup {
     }
 }
 
-/// A time, and a pipe that is ready as soon as the time is set. The woken thread waits for the time in [`Timer::clear`].
+/// A time, and a pipe that is ready as soon as the time is set. The woken thread waits for the time in
+/// [`Timer::clear`].
 pub(crate) struct Timer {
     set: Wakeup,
     /// In the unit of [`now_us`].
@@ -114,7 +115,8 @@ impl Timer {
         self.set.clear();
         let left_us = self.until_us.load(Ordering::Relaxed).saturating_sub(now_us());
         let mut entry = libc::pollfd { fd: other, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is writable. Milliseconds are rounded up: waking early would only mean waiting again.
+        // SAFETY: one entry, which is writable. Milliseconds are rounded up: waking early would only mean
+        // waiting again.
         unsafe { libc::poll(&raw mut entry, 1, left_us.div_ceil(1_000) as libc::c_int) };
     }
 }

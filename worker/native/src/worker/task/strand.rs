@@ -1,8 +1,9 @@
 //! Strands: code that a loop of fibers runs as if it had its own thread. A strand is a request or a fiber of
 //! `Fiber.schedule`, with all fibers that it resumes.
 //!
-//! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in
-//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused ([`crate::fibers`]).
+//! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby
+//! may raise while any of them is in use. The strand of a request is a part of its task. Strands of
+//! `Fiber.schedule` are reused ([`crate::fibers`]).
 
 use super::Task;
 use crate::link::Job;
@@ -41,7 +42,8 @@ pub(crate) struct Strand {
     pub(crate) computed_us: Cell<u64>,
     /// Processor time that a measured request had used when the loop last left it, in microseconds.
     pub(crate) used_us: Cell<u64>,
-    /// A wait of the app may end because the client has disconnected. This happens once, and not to requests that change something.
+    /// A wait of the app may end because the client has disconnected. This happens once, and not to requests
+    /// that change something.
     pub(crate) interruptible: Cell<bool>,
     /// The state of `Thread.handle_interrupt` and `Timeout.timeout`; nil before the first call of either.
     pub(crate) interrupts: &'static RootSlot,

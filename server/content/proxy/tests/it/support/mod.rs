@@ -4,7 +4,7 @@
 use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Limits, one};
 use net::Timers;
-use proxy::{ProxyConfig, Origin, Proxy, Upstreams, check_health};
+use proxy::{Origin, Proxy, ProxyConfig, Upstreams, check_health};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;

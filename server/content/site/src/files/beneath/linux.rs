@@ -32,8 +32,8 @@ impl Opener {
 
 fn open(folder: &File, path: &str) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // EAGAIN: a directory on the path is being renamed, so the kernel cannot guarantee the path. EPERM: only the owner may use NOATIME, which makes
-    // each read slightly cheaper.
+    // EAGAIN: a directory on the path is being renamed, so the kernel cannot guarantee the path. EPERM: only
+    // the owner may use NOATIME, which makes each read slightly cheaper.
     let mut flags = FILE | OFlags::NOATIME;
     for _ in 0..4 {
         match openat2(folder, path, flags, Mode::empty(), resolve) {

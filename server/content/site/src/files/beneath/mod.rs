@@ -1,11 +1,11 @@
 //! Opens files below a folder; no path and no symbolic link leads out of it.
 //!
 //! Contract:
-//! 1. A path that leads out gives `EXDEV`, also through a link, and also while another process moves folders. A link with an absolute target counts
-//!    as leading out.
+//! 1. A path that leads out gives `EXDEV`, also through a link, and also while another process moves folders.
+//!    A link with an absolute target counts as leading out.
 //! 2. Opening a FIFO or a device never blocks.
-//! 3. Both implementations find the same files and give the same errors, with one exception: the one without `openat2` cannot pass through folders
-//!    that may be searched but not read.
+//! 3. Both implementations find the same files and give the same errors, with one exception: the one without
+//!    `openat2` cannot pass through folders that may be searched but not read.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

@@ -1,7 +1,8 @@
 //! Walks folder by folder and follows links itself.
 //!
-//! Why it is safe: each name is opened in the folder that holds it, never as a link (`O_NOFOLLOW`), and `..` goes back to the previous folder of the
-//! walk, which is held open. So the walk cannot leave the root, whatever other processes move meanwhile.
+//! Why it is safe: each name is opened in the folder that holds it, never as a link (`O_NOFOLLOW`), and `..`
+//! goes back to the previous folder of the walk, which is held open. So the walk cannot leave the root,
+//! whatever other processes move meanwhile.
 
 use super::FILE;
 use rustix::fs::{Mode, OFlags, openat, readlinkat};

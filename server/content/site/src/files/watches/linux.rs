@@ -77,8 +77,9 @@ impl Watches {
         }
     }
 
-    /// Watches every directory that determines the target of `path`, whether it exists or not. Returns `false` if that is not possible. Call this
-    /// before the path is checked. `device`: the device of the file, if known.
+    /// Watches every directory that determines the target of `path`, whether it exists or not. Returns
+    /// `false` if that is not possible. Call this before the path is checked. `device`: the device of the
+    /// file, if known.
     pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> bool {
         let unsettled = self
             .changed

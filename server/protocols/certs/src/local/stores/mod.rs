@@ -144,7 +144,11 @@ pub fn install(machine: &LocalMachine, authority: &Authority, kinds: &[TrustStor
 }
 
 /// Returns the stores of `kinds`, with the commands that remove every authority of this user.
-pub fn remove(machine: &LocalMachine, authority: Option<&Authority>, kinds: &[TrustStoreKind]) -> Vec<TrustStore> {
+pub fn remove(
+    machine: &LocalMachine,
+    authority: Option<&Authority>,
+    kinds: &[TrustStoreKind],
+) -> Vec<TrustStore> {
     let mut stores = Vec::new();
     for kind in kinds {
         match kind {

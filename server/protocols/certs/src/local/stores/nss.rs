@@ -21,8 +21,9 @@ pub(super) struct Database {
 
 /// Returns the databases of Chromium and its relatives.
 ///
-/// Since version 146, Chromium reads `~/.local/share/pki/nssdb` unless `~/.pki/nssdb` exists; older versions read only the latter. The
-/// latter is not created for a user who has the former, because Chromium would then ignore the certificates there.
+/// Since version 146, Chromium reads `~/.local/share/pki/nssdb` unless `~/.pki/nssdb` exists; older versions
+/// read only the latter. The latter is not created for a user who has the former, because Chromium would then
+/// ignore the certificates there.
 pub(super) fn chromium(machine: &LocalMachine) -> impl Iterator<Item = Database> {
     let (new, old) = (machine.data.join("pki/nssdb"), machine.home.join(".pki/nssdb"));
     let mut folders = Vec::new();
@@ -82,7 +83,11 @@ impl Database {
         TrustStore { name: self.shown(machine), need }
     }
 
-    fn with_certutil(&self, machine: &LocalMachine, steps: impl FnOnce(&PathBuf) -> Vec<TrustCommand>) -> Need {
+    fn with_certutil(
+        &self,
+        machine: &LocalMachine,
+        steps: impl FnOnce(&PathBuf) -> Vec<TrustCommand>,
+    ) -> Need {
         match machine.program("certutil") {
             // macOS has another program of this name.
             Some(path) if machine.macos && path.starts_with("/usr/bin") => {

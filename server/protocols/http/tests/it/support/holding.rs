@@ -1,5 +1,5 @@
-//! A transport that holds bytes back until it is flushed, as encryption may when the socket is full. Code that forgets to flush loses the end of a
-//! response.
+//! A transport that holds bytes back until it is flushed, as encryption may when the socket is full. Code
+//! that forgets to flush loses the end of a response.
 
 use net::Transport;
 use std::cell::RefCell;

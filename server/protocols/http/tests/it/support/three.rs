@@ -6,7 +6,7 @@ use handler::{Peer, PeerAddr};
 use http::{Context, three};
 use net::Timers;
 use quic::quinn::{self, Endpoint};
-use quic::{QuicBounds, Keys, Steering, endpoint, server_config};
+use quic::{Keys, QuicBounds, Steering, endpoint, server_config};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use settings::Settings;
 use std::net::{Ipv4Addr, UdpSocket};
