@@ -51,7 +51,7 @@ pub enum Command {
     Routes {
         /// The app's directory, for messages.
         dir: PathBuf,
-        client: Client,
+        client: ControlClient,
         wish: RoutesOrder,
     },
     /// Show why workers of a running server ended.

@@ -1,6 +1,6 @@
 //! `firebrick routes`: what each route of the app takes, as a table of at most 100 columns.
 
-use crate::client::{Client, ask, explain, order, show, value};
+use crate::client::{ControlClient, ask, explain, order, show, value};
 use crate::table::span;
 use serde_json::Value;
 use stats::{RouteOrder, RouteSnapshot, RoutesSnapshot};
@@ -53,7 +53,7 @@ impl RoutePrice {
 }
 
 /// Runs `firebrick routes` for the server in `dir`.
-pub fn routes_command(dir: &Path, client: &Client, wish: &RoutesOrder) -> ExitCode {
+pub fn routes_command(dir: &Path, client: &ControlClient, wish: &RoutesOrder) -> ExitCode {
     if wish.reset {
         return show(
             order(dir, client, "/routes/reset", &()).map(|_: Value| "the routes count anew\n".to_owned()),
@@ -73,7 +73,7 @@ fn name(order: RouteOrder) -> &'static str {
 }
 
 /// Shows each interval's figures until the server is gone.
-fn watch(dir: &Path, client: &Client, wish: &RoutesOrder) -> Result<String, String> {
+fn watch(dir: &Path, client: &ControlClient, wish: &RoutesOrder) -> Result<String, String> {
     let mut before: RoutesSnapshot = value(dir, client, "/routes?buckets")?;
     loop {
         std::thread::sleep(INTERVAL);

@@ -103,7 +103,7 @@ pub(crate) fn offered(release: &SocketHandover) -> io::Result<Vec<(SocketKind, V
 }
 
 /// Returns the text of Puma's state file, as `pumactl` reads it: lines of YAML with the id of this process and the first control server.
-pub(crate) fn puma_state(settings: &Settings, release: Option<&Release>) -> String {
+pub(crate) fn puma_state(settings: &Settings, release: Option<&SocketHandover>) -> String {
     let mut text = format!("---\npid: {}\n", std::process::id());
     let first = release.and_then(|release| release.sockets().next()).map(|(listening, _)| listening);
     match first {
@@ -117,7 +117,7 @@ pub(crate) fn puma_state(settings: &Settings, release: Option<&Release>) -> Stri
                 ip => ip.to_canonical(),
             };
             text += &format!("control_url: tcp://{}\n", SocketAddr::new(host, address.port()));
-            let token = release.and_then(Release::token).or(settings.control.token.as_deref());
+            let token = release.and_then(SocketHandover::token).or(settings.control.token.as_deref());
             text += &token.map(|token| format!("control_auth_token: {token}\n")).unwrap_or_default();
         }
         _ => {}

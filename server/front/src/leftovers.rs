@@ -22,7 +22,7 @@ pub(crate) struct Leftovers {
 /// A file about this process, for other programs.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnFile {
-    /// What it is, for messages.
+    /// The name of the file's kind, for messages.
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
     pub(crate) text: String,

@@ -7,7 +7,7 @@
 use crate::error_log::ErrorLog;
 use crate::log_file;
 use cache::Store;
-use net::memory::{self, LevelChange, MemoryClass, Level};
+use net::memory::{self, Level, LevelChange, MemoryClass};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
 use std::sync::{Arc, Mutex, PoisonError};

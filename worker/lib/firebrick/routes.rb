@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # What the worker needs to know of frameworks to name the routes of an app and to count its queries. The rest is
+  # Names the routes of an app by its framework, and counts its queries. The rest is
   # native (worker/native/src/routes.rs, queries.rs); the plain-Ruby worker finds names with Pure::RouteNames.
   module Routes
     # Frameworks by a constant of theirs, with the numbers of worker/native/src/routes.rs.

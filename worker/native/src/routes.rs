@@ -14,12 +14,12 @@
 //! The order is that in which one is mounted in another, the innermost first. Only frameworks that are loaded are asked for.
 //!
 //! Contract: a known name costs the look-ups in the env and one in a table, and allocates nothing. At most [`route::MOST`] names get a number, for as
-//! long as the process lives. What a framework does not have, or not as expected, is no error.
+//! long as the process lives. An object that a framework does not have, or not as expected, is no error.
 
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::ruby::{self, Value};
-use crate::raw::slots::Slot;
+use crate::raw::slots::RootSlot;
 use crate::worker::task::Task;
 use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
@@ -170,7 +170,7 @@ fn name_of_object(gvl: &mut Gvl, object: Value) -> u16 {
         let name = ruby::call(gvl, names().routes.get(), names().name, &[object]);
         number = if name.is_string(gvl) { numbered(gvl, name.bytes(gvl)) } else { 0 };
         // The object stays where it is, so that its number is not that of another one.
-        Slot::leak(gvl, object);
+        RootSlot::leak(gvl, object);
     });
     if named.is_ok() {
         table(gvl, |table| table.objects.insert(object.id(), number));

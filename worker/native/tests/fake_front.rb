@@ -22,7 +22,7 @@ class FakeFront
     # Whether returned requests are sent again, as the front does when there is no other worker.
     attr_accessor :resends
     attr_reader :index, :frames
-    # What a request has used, by its id: microseconds of GC, allocations, queries, their microseconds; nil where it is not known.
+    # The resources that a request has used, by its id: microseconds of GC, allocations, queries, their microseconds; nil where it is not known.
     attr_reader :used
 
     def initialize(front, index, links)

@@ -183,7 +183,8 @@ mod tests {
             (2000, 500, 4)
         );
         let config =
-            super::config(&[(TapeValue::Sym(b"port"), TapeValue::Int(7))], Some("redis://other/1"), 1).unwrap();
+            super::config(&[(TapeValue::Sym(b"port"), TapeValue::Int(7))], Some("redis://other/1"), 1)
+                .unwrap();
         assert_eq!((config.address.to_string().as_str(), config.db), ("127.0.0.1:7", 0));
         assert_eq!(
             super::config(&[], Some("redis://other/1"), 1 << 20).unwrap().address.to_string(),

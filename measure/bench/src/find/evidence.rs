@@ -1,4 +1,4 @@
-//! What the responses at one rate say about the objectives, so far.
+//! The evidence of the responses at one rate about the objectives, so far.
 //!
 //! Pure: slices of a step in, a figure of confidence out. A step ends as soon as that figure is clear, which saves the time for rates near the
 //! limit. The figure is the number of standard deviations by which the responses lie on the good side (positive) or on the bad side (negative):

@@ -56,7 +56,7 @@ impl Step {
     }
 }
 
-/// What a step found.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Measured {
     /// The load generator could not keep the rate, so the step says nothing about the server.
@@ -65,7 +65,7 @@ pub(crate) struct Measured {
     pub settled: bool,
 }
 
-/// What is searched: a server, or a simulated one.
+/// The subject of a search: a server, or a simulated one.
 pub(crate) trait Target {
     /// Returns the seconds that are left for the search.
     fn left(&self) -> f64;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ::report::Unit;
-use control::client::Client;
+use control::client::ControlClient;
 use load::scenario::{Arrivals, Stage, Stop, Think, Traffic};
 use load::{Flow, Outcome, Progress, Scenario};
 
@@ -36,7 +36,7 @@ const GRACE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 pub(crate) struct Server<'a> {
     run: &'a Run,
     wanted: &'a Wanted,
-    client: Option<Client>,
+    client: Option<ControlClient>,
     interrupt: Interrupt,
     live: Live,
     began: Instant,
@@ -49,7 +49,7 @@ pub(crate) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    pub fn new(run: &'a Run, wanted: &'a Wanted, client: Option<Client>, says: bool) -> Server<'a> {
+    pub fn new(run: &'a Run, wanted: &'a Wanted, client: Option<ControlClient>, says: bool) -> Server<'a> {
         Server {
             run,
             wanted,

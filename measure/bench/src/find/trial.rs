@@ -1,4 +1,4 @@
-//! What was seen beside the verdicts: one user alone, and the circumstances of each step.
+//! Observations beside the verdicts: one user alone, and the circumstances of each step.
 
 use load::Outcome;
 

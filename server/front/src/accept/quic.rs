@@ -16,7 +16,7 @@ use super::admission::Room;
 use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
-use ::quic::{QuicBounds, HandshakeData, Keys, PortSocket, SEND_WINDOW, endpoint, server_config};
+use ::quic::{HandshakeData, Keys, PortSocket, QuicBounds, SEND_WINDOW, endpoint, server_config};
 use ::tls::HandshakeRefusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;

@@ -4,7 +4,7 @@
 use handler::Request;
 use settings::TrustedProxies;
 
-/// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `ForwardedFields` of trusted peers.
+/// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `Forwarded` of trusted peers.
 pub(crate) struct ForwardedFields {
     trusted: TrustedProxies,
 }

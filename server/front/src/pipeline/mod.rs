@@ -22,7 +22,7 @@ use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
 use compression::Compressor;
 use failure_log::FailureLog;
-use forwarded::Forwarded;
+use forwarded::ForwardedFields;
 use handler::{Answered, Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
 use net::memory::{self, Level};
 use net::task::spawn_local;

@@ -18,7 +18,7 @@ mod session;
 mod socket;
 mod steering;
 
-pub use endpoint::{QuicBounds, Keys, SEND_WINDOW, SMALL_WINDOW, UNI_STREAMS, endpoint, server_config};
+pub use endpoint::{Keys, QuicBounds, SEND_WINDOW, SMALL_WINDOW, UNI_STREAMS, endpoint, server_config};
 pub use port::{Port, PortSocket};
 pub use quinn;
 pub use session::{HandshakeData, TlsError, client_config};

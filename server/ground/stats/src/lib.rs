@@ -70,7 +70,7 @@ pub use load::{FiberLoad, Load, RecentLoad};
 pub use memory::{MemoryLevel, MemorySnapshot};
 pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
-pub use recorder::{OpenConnection, Fault, Recorder};
+pub use recorder::{Fault, OpenConnection, Recorder};
 pub use reloads::{
     ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,
     UpgradeOutcome, UpgradesSnapshot,

@@ -3,7 +3,7 @@
 //! Eight steps between powers of two, from 8 µs to 134 s: a percentile is at most an eighth too high. One histogram
 //! takes 0.7 KiB, where [`crate::Durations`] takes 26.
 
-use crate::durations::{Bucket, DurationSummary, Steps, ms};
+use crate::durations::{Bucket, DurationSummary, FineBuckets, ms};
 
 /// The steps between two powers of two are 2 to this power.
 const STEP_BITS: u32 = 3;
@@ -77,7 +77,7 @@ impl LogHistogram {
             return DurationSummary::default();
         }
         let filled = self.steps.iter().enumerate().filter(|(_, count)| **count > 0);
-        let steps = Steps {
+        let steps = FineBuckets {
             counts: filled.map(|(step, count)| (ms(end_us(step) - 1), u64::from(*count))).collect(),
             sum: ms(self.sum_us),
         };

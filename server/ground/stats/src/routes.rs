@@ -9,7 +9,7 @@
 //!    enough is always kept. Routes that the app has named give way to each other only. Figures of a route that has given way go into `(other)`: sums are exact.
 //! 2. A path becomes a route only by a response that shows that the app knows it: see [`Finished::route`].
 //! 3. For a known route nothing is allocated, and the cost is a look-up and a few additions.
-//! 4. What is measured in samples only is scaled up by the time in the app ([`crate::route_counts::Estimate`]), and never falls.
+//! 4. Figures that are measured in samples only are scaled up by the time in the app ([`crate::route_counts::Estimate`]), and never fall.
 
 use crate::finished::{Finished, RouteKind, RouteOf};
 use crate::route::{RouteSnapshot, RoutesSnapshot};

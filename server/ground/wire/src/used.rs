@@ -6,7 +6,7 @@ use crate::{Malformed, cursor::Cursor};
 /// The bytes of [`Used`] in a payload. More may follow, which readers of this version skip.
 pub const LEN: usize = 16;
 
-/// What a request has used, as far as it was measured. Values saturate.
+/// The resources that a request has used, as far as they were measured. Values saturate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// The time in the garbage collector, in microseconds, a part of the processor time.

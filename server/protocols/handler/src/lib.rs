@@ -116,7 +116,7 @@ pub struct Trace {
     pub cpu_us: Cell<Option<u32>>,
     /// The wait for Ruby's global lock (GVL) in the app; `None` if it was not measured, or cannot be.
     pub gvl_us: Cell<Option<u32>>,
-    /// What the request has used in its worker.
+    /// The resources that the request has used in its worker.
     pub used: Cell<Used>,
     /// The app's name for what the request is for; `None` if it has given none.
     pub route: RefCell<Option<Arc<str>>>,

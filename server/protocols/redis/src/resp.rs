@@ -159,9 +159,9 @@ impl Parser {
 }
 
 impl Parser {
-    fn within(&self, bytes: usize) -> Result<(), Malformed> {
+    fn within(&self, bytes: usize) -> Result<(), MalformedReply> {
         let most = self.most;
-        if bytes > most { Err(Malformed(format!("a reply of more than {most} bytes"))) } else { Ok(()) }
+        if bytes > most { Err(MalformedReply(format!("a reply of more than {most} bytes"))) } else { Ok(()) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::document::{Document, read};
 use super::spill::Spill;
 use bytes::Bytes;
 use handler::{Body, FileRegion};
-use net::memory::{self, Class, Level, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use representation::coding::{Coding, Levels, compress};
@@ -48,7 +48,7 @@ impl Encoded {
 pub(crate) struct CompressionCache {
     min: u64,
     done: RefCell<Cache<Key, Option<Bytes>, ByLength>>,
-    /// The bytes in `done`, as [`Class::Sites`].
+    /// The bytes in `done`, as [`MemoryClass::Sites`].
     counted: Reserved,
     /// Copies on disk, for entries that `done` has evicted.
     spilled: RefCell<Spill<Key>>,
@@ -70,7 +70,7 @@ impl CompressionCache {
         CompressionCache {
             min,
             done: RefCell::new(Cache::with_weighter((bytes >> 12) as usize, bytes, ByLength)),
-            counted: Reserved::new(Class::Sites, 0),
+            counted: Reserved::new(MemoryClass::Sites, 0),
             spilled: RefCell::default(),
             pending: RefCell::default(),
         }

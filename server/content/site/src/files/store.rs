@@ -4,13 +4,13 @@
 //! 1. A result is the path's target less than [`RECHECK_AFTER`] before the request, so a change is visible at once.
 //! 2. The number of open files and the bytes in memory are bounded, whatever clients request.
 //! 3. Bytes are kept only of files whose next change must show in their timestamps, and only while memory is not scarce. They count as
-//!    [`Class::Sites`].
+//!    [`MemoryClass::Sites`].
 
 use super::document::Document;
 use super::root::{RECHECK_AFTER, Root, Stat};
 use super::watches::Watches;
 use handler::Kept;
-use net::memory::{self, Class, Level, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use quick_cache::unsync::Cache;
 use quick_cache::{UnitWeighter, Weighter};
 use std::cell::{Cell, RefCell};
@@ -81,7 +81,7 @@ impl FileStore {
             generation: Cell::new(0),
             documents: RefCell::new(Cache::new(bounds.files)),
             kept: RefCell::new(Cache::with_weighter((bounds.bytes >> 12) as usize, bounds.bytes, ByLength)),
-            counted: Reserved::new(Class::Sites, 0),
+            counted: Reserved::new(MemoryClass::Sites, 0),
             next_id: Cell::new(0),
         }
     }

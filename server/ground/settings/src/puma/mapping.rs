@@ -33,7 +33,7 @@ pub(super) struct Mapping<'a> {
     default_host: Option<String>,
     proxy_protocol: Option<String>,
     /// The address that stands for the sockets of systemd.
-    activated: Option<(String, Origin)>,
+    activated: Option<(String, ValueSource)>,
     /// Addresses and a token of the control server.
     control: Vec<(String, ValueSource)>,
     requests_are_logged: bool,
@@ -112,7 +112,7 @@ impl Mapping<'_> {
     /// Writes the number in octal digits, as people do.
     pub(super) fn state_permission(&mut self, call: &Call) -> Option<CallOutcome> {
         let bits = match call.argument(0)? {
-            Value::Integer(bits) => Raw::Word(format!("{bits:04o}")),
+            PumaValue::Integer(bits) => Raw::Word(format!("{bits:04o}")),
             other => raw(other),
         };
         Some(self.set(call, "state_permission", bits))

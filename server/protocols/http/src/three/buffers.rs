@@ -1,4 +1,4 @@
-//! Counts what QUIC holds for a connection, as [`Class::Quic`].
+//! Counts what QUIC holds for a connection, as [`MemoryClass::Quic`].
 //!
 //! Why an estimate: quinn tells how many bytes its buffers may have, not how many they have. A thousand quiet connections would count with their
 //! full windows.
@@ -10,7 +10,7 @@
 //! 3. When no stream is open, nothing counts.
 
 use super::windows::{Arrived, WIDE};
-use net::memory::{Class, Reserved};
+use net::memory::{MemoryClass, Reserved};
 use quic::SEND_WINDOW;
 use std::cell::Cell;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct Buffers {
 impl Default for Buffers {
     fn default() -> Buffers {
         Buffers {
-            counted: Reserved::new(Class::Quic, 0),
+            counted: Reserved::new(MemoryClass::Quic, 0),
             taken: Cell::default(),
             seen: Cell::default(),
             acknowledged: Cell::default(),

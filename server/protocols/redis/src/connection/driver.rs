@@ -1,6 +1,6 @@
 //! Runs a connection's task: connects, reads, hands out replies in order, writes, and watches deadlines.
 
-use super::{RedisConnection, Inner, Pause, Subscription};
+use super::{Inner, Pause, RedisConnection, Subscription};
 use crate::error::{Error, ErrorKind};
 use crate::resp::{MalformedReply, Parser, ReplySink};
 use crate::stream::{self, Duplex};
