@@ -118,7 +118,13 @@ class AppProcessesTest < Case
 
   # The kernel objects without a name that a process forked from a Ruby without a server has.
   def anonymous_of_ruby
-    code = 'r, w = IO.pipe; pid = fork { w.write("x"); sleep }; r.read(1); puts Dir["/proc/#{pid}/fd/*"].filter_map { |f| File.readlink(f) rescue nil }.grep(/anon_inode/); Process.kill("KILL", pid)'
+    code = <<~'RUBY'
+      r, w = IO.pipe
+      pid = fork { w.write("x"); sleep }
+      r.read(1)
+      puts Dir["/proc/#{pid}/fd/*"].filter_map { |fd| File.readlink(fd) rescue nil }.grep(/anon_inode/)
+      Process.kill("KILL", pid)
+    RUBY
     IO.popen([RbConfig.ruby, "-e", code], &:readlines).map(&:chomp).sort
   end
 

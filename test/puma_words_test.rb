@@ -212,15 +212,15 @@ class PumaWordsTest < Case
         assert_predicate status, :success?, "#{command}: #{out}"
         out
       end
-      assert_includes ask.("status"), "Puma is started"
-      assert_includes ask.("stats"), "\"workers\""
-      assert_includes ask.("phased-restart"), "sent success"
+      assert_includes ask.call("status"), "Puma is started"
+      assert_includes ask.call("stats"), "\"workers\""
+      assert_includes ask.call("phased-restart"), "sent success"
       wait_until("the reload", within: 30) { own.stderr.include?("the new code serves") }
-      ask.("restart")
+      ask.call("restart")
       wait_until("the upgrade", within: 60) { state.call["pid"] != own.pid }
       own.follow(state.call["pid"])
       assert_equal "127.0.0.1", get("/", to: own).body
-      ask.("stop")
+      ask.call("stop")
       assert wait_until("the end of the file") { !File.exist?(path) }
     end
   end

@@ -201,7 +201,7 @@ module Firebrick
 
         def introduce
           @own = @connect.call
-          # The byte stays in the socket of a stream; JRuby 9.3 has no MSG_PEEK. A front that has gone shows in the link.
+          # The byte stays in the socket of a stream; JRuby 9.3 has no MSG_PEEK. The link shows a front that has gone.
           return @own.wait_readable unless @input
           return unless @own.recv(1).to_s.empty?
 

@@ -106,8 +106,8 @@ module Firebrick
         exit!(0)
       end
 
-      # Virtual machines reserve some signals; Java's writes backtraces at QUIT. It stops threads by USR2 for its tools (Flight
-      # Recorder), although it lets programs trap that signal.
+      # Virtual machines reserve some signals; Java's writes backtraces at QUIT. It stops threads by USR2 for its
+      # tools (Flight Recorder), although it lets programs trap that signal.
       def ignore_signals
         (Template::IGNORED + ["TERM"] - (RUBY_ENGINE == "jruby" ? %w[USR2 QUIT] : [])).each do |name|
           trap(name) { nil }
