@@ -13,6 +13,8 @@ class MemoryTest < TlsCase
 
   MIB = 1 << 20
   LIMIT = 256
+  # The good client is another one in the queue than those of the tests: it does not wait for their turns.
+  GOOD = { "X-Forwarded-For" => "192.0.2.7" }.freeze
   # What the process takes beside what the limit covers: its program, and what the allocator keeps.
   MOST = 300
   APP = <<~'RUBY'
@@ -63,7 +65,7 @@ class MemoryTest < TlsCase
 
   # Asserts that the front stays within its memory and serves a good client while the block's clients are there. Returns the most that it
   # took, in MiB.
-  def assert_within_memory(own, times: 40, pause: 0.1, get: -> { get("/", to: own) })
+  def assert_within_memory(own, times: 40, pause: 0.1, get: -> { get("/", to: own, headers: GOOD) })
     clients = yield
     most = 0
     served = times.times.count do
@@ -80,7 +82,7 @@ class MemoryTest < TlsCase
   end
 
   # Asserts that the memory of clients which have gone is free again.
-  def assert_given_back(own, within: 20, get: -> { get("/", to: own) })
+  def assert_given_back(own, within: 20, get: -> { get("/", to: own, headers: GOOD) })
     left = nil
     done = wait_until(within:) do
       left = own.stats["memory"]
@@ -119,12 +121,10 @@ class MemoryTest < TlsCase
         options = seats == "fibers" ? { threads: "1:1", settings: { fibers: 2 } } : { threads: "2:2" }
         options[:env] = { "FIREBRICK_PURE" => "1" } if seats == "plain Ruby"
         own = serve(limits: { response_spool: "4MiB" }, **options)
-        # They are another client in the queue than the good one.
-        other = { "X-Forwarded-For" => "192.0.2.7" }
         streams = Array.new(2) { stalled(own, "/#{path}", 5) }
         clients = Array.new(4) { connect(own, receive_buffer: 8192).write(request("GET", "/#{path}")) }
         wait_until("the app to wait for them") { own.stats["workers"].sum { |one| one["in_flight"] } == 2 }
-        served = elapsed { 3.times { assert_status 200, get("/", to: own, headers: other) } }
+        served = elapsed { 3.times { assert_status 200, get("/", to: own, headers: GOOD) } }
         # timeouts.send is 60 s.
         assert_operator served, :<, 20
         (streams + clients).each(&:close)

@@ -203,9 +203,11 @@ impl Reply {
         inner.backlog.clear();
     }
 
-    /// Returns whether the worker's window is used up because the client has not read.
+    /// Returns whether the worker waits because the client has not read: its window is used up, or its offer
+    /// has not been looked at.
     pub(crate) fn waits_for_client(&self) -> bool {
-        self.inner.borrow().backlog.is_waiting()
+        let inner = self.inner.borrow();
+        inner.backlog.is_waiting() || matches!(inner.loan, Loan::Offered(_))
     }
 
     /// Returns the number of bytes that wait in a file.
@@ -320,6 +322,15 @@ mod tests {
         assert!(reply.close_offer(false) && !reply.is_lending());
         assert!(next(&reply).is_pending());
         assert!(!reply.on_taken(0));
+    }
+
+    #[test]
+    fn a_worker_whose_offer_is_not_looked_at_waits_for_the_client() {
+        let reply = reply_with_head();
+        assert!(!reply.waits_for_client());
+        assert!(reply.on_offer(10) && reply.waits_for_client());
+        reply.close_offer(false);
+        assert!(!reply.waits_for_client());
     }
 
     #[test]

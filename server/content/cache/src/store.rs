@@ -62,6 +62,9 @@ impl Weighter<Box<[u8]>, Arc<Resource>> for ByBytes {
     }
 }
 
+/// Is told the key of each resource whose responses a request has removed.
+type RemovalObserver = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// Counts evictions.
 #[derive(Debug, Clone)]
 struct Evictions(Arc<AtomicU64>);
@@ -96,7 +99,7 @@ pub struct Store {
     /// When this program began to serve, if it will inherit the kept responses of another program.
     inherits_since: Mutex<Option<Moment>>,
     /// Hears of each key that is removed, once another program serves.
-    successor: OnceLock<Box<dyn Fn(&[u8]) + Send + Sync>>,
+    successor: OnceLock<RemovalObserver>,
     /// When resources made room for memory last.
     shrunk: Mutex<Option<Instant>>,
     policy: RwLock<Arc<Policy>>,
@@ -312,11 +315,12 @@ impl Store {
     }
 
     fn take(&self, key: &[u8], recent: &mut Recent) -> bool {
+        // First the file: a load that begins after the removal must not find it any more.
+        let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
         self.removals.remove(key, recent);
         if let Some(tell) = self.successor.get() {
             tell(key);
         }
-        let on_disk = self.disk.as_ref().is_some_and(|disk| disk.remove(key));
         let in_memory = self.resources.remove(key).is_some();
         in_memory || on_disk
     }
@@ -407,13 +411,16 @@ impl Store {
     /// compared, without a lock for all of them: other threads keep reading and adding, however many resources
     /// there are.
     pub fn purge(&self, purge: &Purge) -> usize {
-        self.removals.purge(purge, &mut self.removals.lock());
-        let mut removed = self.sweep(purge).filter(|removed| *removed).count();
-        if let Some(disk) = &self.disk {
-            // Resources that were also in memory have been counted.
-            let known = removed;
-            removed = known.max(disk.purge(purge));
+        let begin = || self.removals.purge(purge, &mut self.removals.lock());
+        begin();
+        let on_disk = self.disk.as_ref().map_or(0, |disk| disk.purge(purge));
+        if self.disk.is_some() {
+            // A load that has begun since may have found a file before it was purged.
+            begin();
         }
+        let in_memory = self.sweep(purge).filter(|removed| *removed).count();
+        // Resources in memory may be on the disk, too.
+        let removed = in_memory.max(on_disk);
         self.count();
         self.counts.purged(removed as u64);
         removed

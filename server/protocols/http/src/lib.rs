@@ -21,6 +21,7 @@ pub mod one;
 mod opening;
 mod preface;
 mod room;
+mod scarcity;
 pub mod three;
 pub mod two;
 mod unproved;

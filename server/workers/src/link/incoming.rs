@@ -9,7 +9,7 @@ use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
 use handler::{Failure, Fields, FileRegion};
-use net::memory;
+use net::memory::{self, Level};
 use queue::{Serial, Turn};
 use settings::{Limits, Settings};
 use std::cell::RefMut;
@@ -205,7 +205,8 @@ impl Link {
                 if len == 0 || !call.reply.headed() {
                     return Err(Malformed("OFFER of nothing, or before RESPONSE"));
                 }
-                if !call.reply.on_offer(len) {
+                // While memory is scarce, a handler may not look at it before its client reads.
+                if memory::level() >= Level::Waiting || !call.reply.on_offer(len) {
                     self.lend(id, None);
                 }
             }

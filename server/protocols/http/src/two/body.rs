@@ -12,6 +12,7 @@ use super::hub::Hub;
 use super::tunnel::{Tunnel, TunnelStep};
 use crate::context::ThreadShared;
 use crate::message::DeclaredLength;
+use crate::scarcity::wake_when_less_scarce;
 use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
@@ -182,6 +183,7 @@ impl Pieces {
     fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, client: &StreamClient) -> Pull {
         if room == 0 && self.held_len == 0 && self.waits() {
             // The engine asks again when the client opens its window.
+            wake_when_less_scarce(cx);
             return Pull::Ready;
         }
         let bound = room.clamp(1, HOLD);
