@@ -15,10 +15,10 @@ use control::cache::CacheAction;
 use control::client::ControlClient;
 use control::interrupt::MaintenanceAction;
 use control::orders::PauseOrder;
-use control::reload::ReloadWish;
 use front::explain::Question;
 use settings::puma::Call;
 use settings::{Argument, At, Environment, Errors, Loaded};
+use stats::ReloadWish;
 
 use crate::arguments::{arguments, values};
 use crate::by_route;

@@ -2,10 +2,9 @@
 
 use crate::cache::{PurgeOrder, Purged};
 use crate::orders::{CheckedPause, Maintenance, OrderError};
-use crate::reload::{ReloadLine, ReloadWish};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,
-    ServerSnapshot, Status,
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ReloadStep,
+    ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
 };
 use tokio::sync::mpsc;
 
@@ -65,14 +64,14 @@ pub trait Provider {
     fn purge(&self, order: PurgeOrder) -> impl Future<Output = Result<Purged, OrderError>>;
 
     /// Starts or undoes a reload. Returns its steps; the last one is the end. The reload continues if the receiver is dropped.
-    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep>;
 
     /// Performs an order of Puma's tools, as the corresponding signal would. With a short delay, so that the
     /// client gets its response first.
     fn order(&self, order: PumaCommand);
 
     /// Starts a new program that takes over. Returns steps and end, as of a reload.
-    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadStep>;
 
     /// Returns the state of the pause.
     fn paused(&self) -> PauseSnapshot;

@@ -7,7 +7,7 @@
 use crate::client::{ControlClient, Error, explain};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use serde::{Deserialize, Serialize};
+use stats::{ReloadStep, ReloadWish};
 use std::convert::Infallible;
 use std::io::BufRead;
 use std::path::Path;
@@ -21,47 +21,14 @@ use tokio::time::Interval;
 /// The interval of the blank lines.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// A line of the stream. The last line is an end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", untagged)]
-pub enum ReloadLine {
-    Step {
-        /// The step in one word.
-        stage: String,
-        /// The step for people.
-        text: String,
-    },
-    /// The requested code serves.
-    Done {
-        /// The result for people.
-        done: String,
-    },
-    /// The requested code does not serve.
-    Failed {
-        /// The reason.
-        failed: String,
-    },
-}
-
-/// A request for a reload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReloadWish {
-    /// Load the app again.
-    Reload,
-    /// Load the app again when there is not enough memory for old and new workers: the old ones stop first.
-    InPlace,
-    /// Return to the code before the last reload.
-    Undo,
-}
-
 /// The body of a response: whole, or line by line.
 pub(crate) enum Reply {
     Whole(Full<Bytes>),
-    Lines(mpsc::UnboundedReceiver<ReloadLine>, Interval),
+    Lines(mpsc::UnboundedReceiver<ReloadStep>, Interval),
 }
 
 impl Reply {
-    pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Reply {
+    pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Reply {
         Reply::Lines(lines, tokio::time::interval(BEAT))
     }
 }
@@ -142,37 +109,16 @@ fn follow(dir: &Path, client: &ControlClient, target: &str, what: &str) -> Resul
         }
         match serde_json::from_str(&line) {
             // A closed pipe (`| head`) does not stop the reload.
-            Ok(ReloadLine::Step { stage, text }) => output::print(format!("{stage}: {text}\n")),
-            Ok(ReloadLine::Done { done }) => {
+            Ok(ReloadStep::Step { stage, text }) => output::print(format!("{stage}: {text}\n")),
+            Ok(ReloadStep::Done { done }) => {
                 output::print(format!("done: {done}\n"));
                 result = Some(Ok(()));
             }
-            Ok(ReloadLine::Failed { failed }) => result = Some(Err(failed)),
+            Ok(ReloadStep::Failed { failed }) => result = Some(Err(failed)),
             Err(error) => {
                 return Err(Error::NotControl(client.address().clone(), error.to_string()).to_string());
             }
         }
     }
     result.unwrap_or_else(|| Err(format!("the server ended before the {what} did")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_read_as_they_were_written() {
-        let lines = [
-            (
-                ReloadLine::Step { stage: "booting".into(), text: "x".into() },
-                r#"{"stage":"booting","text":"x"}"#,
-            ),
-            (ReloadLine::Done { done: "y".into() }, r#"{"done":"y"}"#),
-            (ReloadLine::Failed { failed: "z\n".into() }, r#"{"failed":"z\n"}"#),
-        ];
-        for (line, text) in lines {
-            assert_eq!(serde_json::to_string(&line).unwrap(), text);
-            assert_eq!(serde_json::from_str::<ReloadLine>(text).unwrap(), line);
-        }
-    }
 }

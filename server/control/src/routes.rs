@@ -6,7 +6,7 @@ use crate::metrics::{self, Format};
 use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
 use crate::page;
 use crate::provider::{Provider, PumaCommand};
-use crate::reload::{ReloadLine, ReloadWish, Reply};
+use crate::reload::Reply;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -14,7 +14,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use stats::{History, RecentLoad, RouteOrder};
+use stats::{History, RecentLoad, ReloadStep, ReloadWish, RouteOrder};
 use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -222,7 +222,7 @@ fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     }
 }
 
-fn lines(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
+fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Response<Reply> {
     let mut response = Response::new(Full::default());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     page::guard(&mut response);

@@ -4,12 +4,11 @@
 use control::cache::{PurgeOrder, Purged};
 use control::client::{self, ControlClient};
 use control::orders::{self, OrderError};
-use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot,
-    PauseState, QueueSnapshot, RouteSnapshot, RoutesSnapshot, RubyVersion, ServerSnapshot, ServerState,
-    Snapshot, Status, WorkerSnapshot, WorkerState,
+    PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot, RubyVersion,
+    ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -186,19 +185,19 @@ impl Provider for Figures {
     }
 
     /// Sends one step, and the end after a moment.
-    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep> {
         let (lines, receiver) = mpsc::unbounded_channel();
         tokio::task::spawn_local(async move {
-            let _ = lines.send(ReloadLine::Step { stage: "booting".into(), text: format!("{wish:?}") });
+            let _ = lines.send(ReloadStep::Step { stage: "booting".into(), text: format!("{wish:?}") });
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            let _ = lines.send(ReloadLine::Done { done: "it serves".into() });
+            let _ = lines.send(ReloadStep::Done { done: "it serves".into() });
         });
         receiver
     }
 
-    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine> {
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadStep> {
         let (lines, receiver) = mpsc::unbounded_channel();
-        let _ = lines.send(ReloadLine::Failed { failed: "not today".into() });
+        let _ = lines.send(ReloadStep::Failed { failed: "not today".into() });
         receiver
     }
 }

@@ -37,7 +37,7 @@ use crate::spawner::{TemplateReport, message, pools, seats};
 use history::History;
 use jobs::Jobs;
 use meter::Meter;
-pub use orders::{AppFacts, BootError, Command, Notice, Options, Processes, Refresh, ReloadStep, Steps};
+pub use orders::{AppFacts, BootError, Command, Follower, Notice, Options, Processes, Refresh};
 use queue::{Dispatch, PassReason, PoolIndex, Serial};
 use releases::Releases;
 use settings::Settings;
@@ -266,17 +266,9 @@ impl Supervisor {
                 self.reconciler.resize(matches!(command, Command::More), auto, now)
             }
             Command::Leave => return self.reconciler.leave(),
-            Command::Reload(steps) => {
-                let caller = self.releases.caller(steps);
-                self.reconciler.reload(caller, false, now)
-            }
-            Command::ReloadInPlace(steps) => {
-                let caller = self.releases.caller(steps);
-                self.reconciler.reload(caller, true, now)
-            }
-            Command::UndoReload(steps) => {
-                let caller = self.releases.caller(steps);
-                self.reconciler.undo(caller, now)
+            Command::Reload(wish, follower) => {
+                let caller = self.releases.caller(follower);
+                self.reconciler.reload(wish, caller, now)
             }
             Command::Drain => self.reconciler.drain(now),
             Command::Halt => self.reconciler.halt(now),

@@ -8,12 +8,11 @@ use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::cache::{PurgeOrder, Purged};
 use control::orders::{self, OrderError};
-use control::reload::{ReloadLine, ReloadWish};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, RoutesSnapshot,
-    ServerSnapshot, Status,
+    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ReloadStep,
+    ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
 };
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -21,13 +20,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc};
-use workers::supervisor::{Command, ReloadStep};
 
 /// The delay before the signal of an order, so that the client gets its response first.
 const ANSWERED: Duration = Duration::from_millis(100);
 
 /// Requests for upgrades, each with the channel for its progress.
-pub(crate) type Wishes = mpsc::UnboundedReceiver<mpsc::UnboundedSender<ReloadLine>>;
+pub(crate) type Wishes = mpsc::UnboundedReceiver<mpsc::UnboundedSender<ReloadStep>>;
 
 #[derive(Clone)]
 pub(crate) struct Observer(Rc<Observed>);
@@ -45,7 +43,7 @@ struct Observed {
     purges: OnceCell<Rc<SharedPurges>>,
     begun: Notify,
     /// Requests for upgrades, each with the channel for its progress.
-    upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadLine>>,
+    upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadStep>>,
     /// Set when the pool runs.
     reloads: OnceCell<Reloads>,
 }
@@ -159,12 +157,9 @@ impl Provider for Observer {
         Ok(Purged { removed, shared: told == Some(Ok(())), error: told.and_then(Result::err) })
     }
 
-    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep> {
         match self.0.reloads.get() {
-            Some(reloads) if reloads.is_upgrading() => {
-                failed("an upgrade is under way: reload when the new program serves")
-            }
-            Some(reloads) => reload(reloads.commands(), wish),
+            Some(reloads) => reloads.followed(wish),
             None => failed("the server is still booting, and is already loading the current code"),
         }
     }
@@ -187,9 +182,9 @@ impl Provider for Observer {
         });
     }
 
-    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine> {
-        let (lines, receiver) = mpsc::unbounded_channel();
-        match self.0.upgrades.send(lines) {
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadStep> {
+        let (steps, receiver) = mpsc::unbounded_channel();
+        match self.0.upgrades.send(steps) {
             Ok(()) => receiver,
             Err(_) => failed("the server is stopping"),
         }
@@ -246,41 +241,10 @@ impl Provider for Observer {
     }
 }
 
-/// Returns a channel whose only line is the failure.
-fn failed(why: &str) -> mpsc::UnboundedReceiver<ReloadLine> {
-    let (lines, receiver) = mpsc::unbounded_channel();
+/// Returns a channel whose only step is the failure.
+pub(super) fn failed(why: &str) -> mpsc::UnboundedReceiver<ReloadStep> {
+    let (steps, receiver) = mpsc::unbounded_channel();
     // Cannot fail: the receiver is still in scope.
-    let _ = lines.send(ReloadLine::Failed { failed: why.to_owned() });
+    let _ = steps.send(ReloadStep::end(Err(why.to_owned())));
     receiver
-}
-
-/// Orders a reload. Returns its progress.
-fn reload(commands: mpsc::Sender<Command>, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
-    let (lines, receiver) = mpsc::unbounded_channel();
-    let (to, mut steps) = mpsc::unbounded_channel();
-    net::task::spawn_local(async move {
-        let command = match wish {
-            ReloadWish::Reload => Command::Reload(Some(to)),
-            ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),
-            ReloadWish::Undo => Command::UndoReload(Some(to)),
-        };
-        let mut ended = commands.send(command).await.is_err();
-        while let Some(step) = steps.recv().await {
-            ended |= matches!(step, ReloadStep::End(_));
-            // The client may be gone. The reload continues.
-            let _ = lines.send(line(step));
-        }
-        if !ended {
-            let _ = lines.send(ReloadLine::Failed { failed: "the server is stopping".to_owned() });
-        }
-    });
-    receiver
-}
-
-fn line(step: ReloadStep) -> ReloadLine {
-    match step {
-        ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
-        ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
-        ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
-    }
 }

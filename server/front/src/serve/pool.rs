@@ -5,6 +5,7 @@ use crate::boot;
 use crate::error_log::ErrorLog;
 use crate::release::Releases;
 use crate::signals::{SignalAction, Signals};
+use stats::ReloadStep;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use workers::Shared;
 use workers::spawner::Handoff;
-use workers::supervisor::{AppFacts, Command, Notice, Processes, Refresh, ReloadStep, Supervisor};
+use workers::supervisor::{AppFacts, Command, Notice, Processes, Refresh, Supervisor};
 
 /// The largest number of queued orders to the supervisor.
 const COMMANDS: usize = 16;
@@ -113,9 +114,9 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             // The receiver of the reply may be gone.
             Command::Processes(reply) => drop(reply.send(Processes::default())),
             Command::IsReloading(reply) => drop(reply.send(false)),
-            Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => {
+            Command::Reload(_, follower) => {
                 let why = "there is no app to reload; files, static.json and handlers are read again when they change";
-                let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));
+                follower.into_iter().for_each(|mut one| one.tell(ReloadStep::end(Err(why.to_owned()))));
             }
             // Without an app there are no blocks to fork. Dropping the order closes its socket.
             Command::ForkService(_) => {}

@@ -6,6 +6,7 @@
 use crate::boot;
 use crate::release::Releases;
 use settings::Settings;
+use stats::{ReloadStep, ReloadWish};
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use workers::spawner::{BootConfig, Handoff, before_bundler};
-use workers::supervisor::{Command, Refresh};
+use workers::supervisor::{Command, Follower, Refresh};
 
 /// Tells how to start a template of a new release: in the app's directory as typed, with the settings read again and the environment from
 /// before Bundler.
@@ -68,14 +69,26 @@ impl Reloads {
         Reloads(Rc::new(State { pool, upgrade: Cell::new(Upgrade::None) }))
     }
 
-    /// Returns the sender of orders to the pool.
-    pub(super) fn commands(&self) -> mpsc::Sender<Command> {
-        self.0.pool.clone()
-    }
-
     /// Returns whether a new program starts, or has taken over.
     pub(super) fn is_upgrading(&self) -> bool {
         self.0.upgrade.get() != Upgrade::None
+    }
+
+    /// A client of the control server orders a reload. Returns the steps. Their client must know the outcome,
+    /// so this order does not wait for the end of an upgrade.
+    pub(super) fn followed(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep> {
+        let (mut follower, steps) = Follower::new();
+        if self.is_upgrading() {
+            let why = "an upgrade is under way: reload when the new program serves";
+            follower.tell(ReloadStep::end(Err(why.to_owned())));
+        } else {
+            let pool = self.0.pool.clone();
+            // If the pool has ended, the follower that comes back reports it.
+            net::task::spawn_local(async move {
+                drop(pool.send(Command::Reload(wish, Some(follower))).await);
+            });
+        }
+        steps
     }
 
     /// A signal orders a reload.
@@ -86,7 +99,7 @@ impl Reloads {
     async fn ordered(&self, signal: bool) {
         match self.0.upgrade.get() {
             // The send fails if the pool has ended.
-            Upgrade::None => _ = self.0.pool.send(Command::Reload(None)).await,
+            Upgrade::None => _ = self.0.pool.send(Command::Reload(ReloadWish::Reload, None)).await,
             Upgrade::Running { by_signal, .. } => {
                 self.0.upgrade.set(Upgrade::Running { ordered: true, by_signal: by_signal || signal });
             }

@@ -15,9 +15,8 @@ use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
 use cache::{Purge, Store};
-use control::reload::ReloadLine;
 use net::task::spawn_local;
-use stats::{ServerState, UpgradeOutcome};
+use stats::{ReloadStep, ServerState, UpgradeOutcome};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,12 +38,12 @@ const LAST_SUCCESSOR: Duration = Duration::from_secs(5);
 type TakeoverResult = Result<(Successor, Vec<PathBuf>), String>;
 
 /// The channel for the progress of an upgrade.
-type Lines = mpsc::UnboundedSender<ReloadLine>;
+type Steps = mpsc::UnboundedSender<ReloadStep>;
 
 /// Events of upgrades to which the lifecycle reacts.
 pub(super) enum Event {
     /// An upgrade is to begin. Its progress goes to a client of the control server, or only to the log.
-    Asked(Option<Lines>),
+    Asked(Option<Steps>),
     /// The upgrade in progress has ended.
     Ended(Result<TakeoverResult, JoinError>),
     /// This program may take over, if the old one has not failed to hand over.
@@ -102,7 +101,7 @@ impl Upgrades {
     /// Waits for the next event of an upgrade.
     pub(super) async fn next(&mut self) -> Event {
         tokio::select! {
-            Some(lines) = self.wishes.recv() => Event::Asked(Some(lines)),
+            Some(steps) = self.wishes.recv() => Event::Asked(Some(steps)),
             outcome = joined(&mut self.running) => Event::Ended(outcome),
             go = joined(&mut self.waiting) => Event::MayServe(go),
             _ = joined(&mut self.old) => Event::OldEnded,
@@ -115,7 +114,7 @@ impl Upgrades {
     /// This program was to take over from an old one and cannot.
     pub(super) async fn follow(&mut self, event: Event, server: &mut Server<'_>) -> Result<bool, String> {
         match event {
-            Event::Asked(lines) => self.asked(lines, server).await,
+            Event::Asked(steps) => self.asked(steps, server).await,
             Event::Ended(outcome) => return Ok(self.ended(outcome, server).await),
             Event::MayServe(go) => self.may_serve(go, server).await?,
             Event::OldEnded => self.alone(server).await,
@@ -164,7 +163,7 @@ impl Upgrades {
 #[derive(Clone)]
 struct Reporter {
     log: Arc<ErrorLog>,
-    lines: Option<Lines>,
+    steps: Option<Steps>,
     record: UpgradeRecord,
 }
 
@@ -172,13 +171,13 @@ impl Reporter {
     fn step(&self, stage: &str, text: &str) {
         self.record.step(stage, text);
         self.log.write(&format!("upgrade: {text}"));
-        self.send(ReloadLine::Step { stage: stage.to_owned(), text: text.to_owned() });
+        self.send(ReloadStep::Step { stage: stage.to_owned(), text: text.to_owned() });
     }
 
     fn done(&self, done: String) {
         self.record.ended(UpgradeOutcome::Done, &done);
         self.log.write(&format!("upgrade: {done}"));
-        self.send(ReloadLine::Done { done });
+        self.send(ReloadStep::Done { done });
     }
 
     fn failed(&self, failed: String) {
@@ -193,12 +192,12 @@ impl Reporter {
 
     fn end(&self, failed: String) {
         self.log.write(&format!("upgrade: {failed}"));
-        self.send(ReloadLine::Failed { failed });
+        self.send(ReloadStep::Failed { failed });
     }
 
-    fn send(&self, line: ReloadLine) {
+    fn send(&self, step: ReloadStep) {
         // The client may be gone. The upgrade continues.
-        let _ = self.lines.as_ref().map(|lines| lines.send(line));
+        let _ = self.steps.as_ref().map(|steps| steps.send(step));
     }
 }
 
@@ -239,9 +238,9 @@ impl Upgrades {
     // The role of the old program.
 
     /// Starts a new program that takes over.
-    async fn asked(&mut self, lines: Option<Lines>, server: &mut Server<'_>) {
+    async fn asked(&mut self, steps: Option<Steps>, server: &mut Server<'_>) {
         let (log, record) = (server.logs.error.clone(), self.record.clone());
-        let reporter = Reporter { log, lines, record };
+        let reporter = Reporter { log, steps, record };
         if server.attached {
             return reporter.refused(
                 "this server was started by a Ruby process, which would keep using the old program: restart that process instead",

@@ -1,7 +1,60 @@
-//! The outcomes of reloads, reforks and upgrades.
+//! The words of reloads, for everything that orders, carries out, follows or counts one: the [wish](ReloadWish),
+//! the [steps](ReloadStep), and the [outcome](ReloadOutcome). Reforks and upgrades have outcomes of their own.
 
 use crate::changes::{Changes, Ended, Running};
 use crate::counts::{Counts, kinds};
+use serde::{Deserialize, Serialize};
+
+/// An order to change the code in force. All orders (the control socket, USR1, `tmp/restart.txt`, Puma's
+/// commands) become one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadWish {
+    /// Load the app again and replace the workers.
+    Reload,
+    /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
+    /// exit first.
+    InPlace,
+    /// Return to the code in force before the last reload, or cancel the running one.
+    Undo,
+}
+
+/// A step of a reload or an upgrade, for the caller that follows it. Its JSON is a line of the response to
+/// `POST /reload`. The last step is an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", untagged)]
+pub enum ReloadStep {
+    Step {
+        /// The stage, in one word.
+        stage: String,
+        /// The same as a sentence for users.
+        text: String,
+    },
+    /// The requested code serves.
+    Done {
+        /// The result for users.
+        done: String,
+    },
+    /// The requested code does not serve.
+    Failed {
+        /// The reason.
+        failed: String,
+    },
+}
+
+impl ReloadStep {
+    /// Returns the last step: the requested code serves, or the reason why it does not.
+    pub fn end(result: Result<String, String>) -> ReloadStep {
+        match result {
+            Ok(done) => ReloadStep::Done { done },
+            Err(failed) => ReloadStep::Failed { failed },
+        }
+    }
+
+    /// Returns whether no step follows.
+    pub fn is_end(&self) -> bool {
+        !matches!(self, ReloadStep::Step { .. })
+    }
+}
 
 kinds! {
     pub enum ReloadOutcome {
@@ -63,7 +116,7 @@ pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
 mod tests {
     use super::*;
     use crate::CountedKind;
-    use serde::{Serialize, de::DeserializeOwned};
+    use serde::de::DeserializeOwned;
     use std::fmt;
 
     fn named<K: CountedKind + Serialize + DeserializeOwned + fmt::Debug>(one: K) {
@@ -86,5 +139,20 @@ mod tests {
         named(UpgradeOutcome::Failed);
         named(crate::DeathCause::OutOfMemory);
         assert_eq!(ReloadOutcome::NoWayBack.to_string(), "no way back");
+    }
+
+    #[test]
+    fn steps_are_lines_of_json() {
+        let step = ReloadStep::Step { stage: "booting".into(), text: "x".into() };
+        let steps = [
+            (step, r#"{"stage":"booting","text":"x"}"#),
+            (ReloadStep::end(Ok("y".into())), r#"{"done":"y"}"#),
+            (ReloadStep::end(Err("z\n".into())), r#"{"failed":"z\n"}"#),
+        ];
+        for (step, text) in steps {
+            assert_eq!(step.is_end(), !text.contains("stage"));
+            assert_eq!(serde_json::to_string(&step).unwrap(), text);
+            assert_eq!(serde_json::from_str::<ReloadStep>(text).unwrap(), step);
+        }
     }
 }

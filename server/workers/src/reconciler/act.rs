@@ -4,10 +4,10 @@ use super::wish::{Code, Pool};
 use crate::deaths::WorkerExit;
 use crate::process::Generation;
 use queue::Serial;
-use stats::{DeathCause, ReforkOutcome, ReloadOutcome};
+use stats::{DeathCause, ReforkOutcome, ReloadOutcome, ReloadStep};
 use std::time::{Duration, Instant};
 
-/// Identifies the source of a reload order, which receives its steps. The supervisor assigns the numbers.
+/// Identifies the caller of a reload. The supervisor assigns the numbers.
 pub type Caller = u32;
 
 /// A step from what exists towards what should exist.
@@ -56,7 +56,19 @@ pub enum Act {
     Gone(WorkerExit),
     /// Find something out; the result is a [`Change`](super::Change).
     Try(Trial),
-    Say(Line),
+    /// Write a line to the log.
+    Log(String),
+    /// Report a step to the caller of a reload.
+    Tell {
+        to: Caller,
+        step: ReloadStep,
+    },
+    /// Record why a worker is replaced or killed, for the record of its death.
+    Reason {
+        of: Serial,
+        cause: DeathCause,
+        why: String,
+    },
     Reached(Milestone),
 }
 
@@ -71,18 +83,6 @@ pub enum Trial {
     Probe(Serial, Code),
     /// Compare this worker with the others from now on.
     Watch(Serial),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// For the log.
-    Log(String),
-    /// A step of a reload, for its caller.
-    Step { to: Caller, stage: &'static str, text: String },
-    /// The reload has ended for this caller: the requested code serves, or the reason why it does not.
-    End { to: Caller, result: Result<String, String> },
-    /// Why a worker is replaced or killed, for the record of its death.
-    Reason { of: Serial, cause: DeathCause, why: String },
 }
 
 /// A change that concerns the server as a whole.

@@ -244,7 +244,7 @@ impl Reconciler {
     }
 
     fn log(&mut self, text: String) {
-        self.acts.push(Act::Say(Line::Log(text)));
+        self.acts.push(Act::Log(text));
     }
 
     fn reached(&mut self, milestone: Milestone) {

@@ -17,7 +17,7 @@
 //!    and no worker is recycled for its memory until the limit changes. Rule 3 still applies.
 //! 5. `max_requests` and `max_age` are varied by up to 10 % for each worker.
 
-use super::{Act, Cause, Line, Reconciler};
+use super::{Act, Cause, Reconciler};
 use crate::deaths::{mebibytes, span};
 use queue::Serial;
 use stats::DeathCause;
@@ -306,7 +306,7 @@ impl Reconciler {
     }
 
     fn reason(&mut self, of: Serial, cause: DeathCause, why: String) {
-        self.acts.push(Act::Say(Line::Reason { of, cause, why }));
+        self.acts.push(Act::Reason { of, cause, why });
     }
 }
 

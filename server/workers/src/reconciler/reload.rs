@@ -24,14 +24,12 @@
 
 mod course;
 mod orders;
-mod steps;
-mod story;
 
 use super::templates::{Census, TemplateStage};
 use super::*;
 use crate::deaths;
 use crate::room::Figures;
-use stats::ReloadOutcome;
+use stats::{ReloadOutcome, ReloadStep, ReloadWish};
 
 /// The time limit of the memory check.
 const WEIGHING: Duration = Duration::from_secs(10);

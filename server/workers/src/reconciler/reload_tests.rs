@@ -5,6 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use settings::Step as Size;
 use stats::ReloadOutcome::{Done, Failed, NoWayBack, Reverted, Superseded, Undone};
+use stats::{ReloadStep, ReloadWish};
 use std::collections::BTreeSet;
 
 const WANTED: usize = 3;
@@ -45,7 +46,7 @@ fn new_code_proves_itself_and_takes_over_and_the_old_template_stays_for_a_while(
 #[test]
 fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
     let mut world = world(Plan { watch: Some(10 * SECOND), ..plan() });
-    let acts = world.machine.reload(Some(7), false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, Some(7), world.now);
     world.carry_out(acts);
     let shown = |world: &World| world.machine.reload_stage(world.now).unwrap();
     assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
@@ -59,8 +60,8 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
         .acts
         .iter()
         .filter_map(|act| match act {
-            Act::Say(Line::Step { to: 7, stage, text }) => Some(format!("{stage}: {text}")),
-            Act::Say(Line::End { to: 7, result: Ok(_) }) => Some("done".to_owned()),
+            Act::Tell { to: 7, step: ReloadStep::Step { stage, text } } => Some(format!("{stage}: {text}")),
+            Act::Tell { to: 7, step: ReloadStep::Done { .. } } => Some("done".to_owned()),
             _ => None,
         })
         .collect();
@@ -99,10 +100,10 @@ fn settings_that_cannot_be_read_change_nothing_and_the_way_back_stays() {
     let mut world = world(plan());
     world.reload();
     world.work(60);
-    let acts = world.machine.reload(Some(3), false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, Some(3), world.now);
     let Some(Act::Try(Trial::Read(code))) = acts.last() else { panic!("{acts:?}") };
     let acts = world.machine.see(Change::Read(*code, Err("a mistake".to_owned())), world.now);
-    let end = Act::Say(Line::End { to: 3, result: Err("a mistake".to_owned()) });
+    let end = Act::Tell { to: 3, step: ReloadStep::end(Err("a mistake".to_owned())) };
     assert!(acts.contains(&end), "{acts:?}");
     assert_eq!(world.undo(), 1);
     world.work(30);
@@ -229,7 +230,7 @@ fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
 #[test]
 fn a_template_loads_the_code_that_it_was_ordered_with_whatever_dies_meanwhile() {
     let mut world = world(plan());
-    let acts = world.machine.reload(None, false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
     let acts = world.machine.see(Change::Read(code, Ok(plan())), world.now);
     assert_eq!(acts, [Act::Try(Trial::Weigh)]);
@@ -244,11 +245,11 @@ fn the_newest_of_the_waiting_reloads_follows_and_the_others_end() {
     let mut world = world(plan());
     world.reload();
     for caller in [1, 2] {
-        let acts = world.machine.reload(Some(caller), false, world.now);
+        let acts = world.machine.reload(ReloadWish::Reload, Some(caller), world.now);
         world.carry_out(acts);
     }
     let ends = |world: &World, caller| {
-        world.acts.iter().any(|act| matches!(act, Act::Say(Line::End { to, .. }) if *to == caller))
+        world.acts.iter().any(|act| matches!(act, Act::Tell { to, step } if *to == caller && step.is_end()))
     };
     assert!(ends(&world, 1) && !ends(&world, 2));
     assert!(world.acts.contains(&Act::Reached(Milestone::Superseded)));
@@ -263,13 +264,13 @@ fn the_newest_of_the_waiting_reloads_follows_and_the_others_end() {
 fn a_server_that_stops_ends_the_reload_and_the_one_that_waits() {
     let mut world = world(plan());
     world.reload();
-    let acts = world.machine.reload(Some(1), false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, Some(1), world.now);
     world.carry_out(acts);
     let acts = world.machine.drain(world.now);
     world.carry_out(acts);
     assert_eq!(world.outcomes(), [(Failed, "the server is stopping".to_owned())]);
-    let refused = world.machine.reload(Some(2), false, world.now);
-    let stopping = |to| Act::Say(Line::End { to, result: Err("the server is stopping".to_owned()) });
+    let refused = world.machine.reload(ReloadWish::Reload, Some(2), world.now);
+    let stopping = |to| Act::Tell { to, step: ReloadStep::end(Err("the server is stopping".to_owned())) };
     assert!(world.acts.contains(&stopping(1)) && refused.contains(&stopping(2)));
     world.work(10);
     assert_eq!(world.acts.last(), Some(&Act::Reached(Milestone::Empty)));
@@ -278,7 +279,7 @@ fn a_server_that_stops_ends_the_reload_and_the_one_that_waits() {
 #[test]
 fn what_has_no_room_fails_before_anything_happens() {
     let mut world = world(plan());
-    let acts = world.machine.reload(None, false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
     world.machine.see(Change::Read(code, Ok(plan())), world.now);
     let figures = crate::room::Figures { available: Some(1), template: 2, ..Default::default() };
@@ -290,7 +291,7 @@ fn what_has_no_room_fails_before_anything_happens() {
 #[test]
 fn a_memory_check_without_result_does_not_hold_the_reload_up() {
     let mut world = world(plan());
-    let acts = world.machine.reload(None, false, world.now);
+    let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
     world.machine.see(Change::Read(code, Ok(plan())), world.now);
     world.tick();

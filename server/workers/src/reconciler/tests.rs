@@ -5,6 +5,7 @@ use super::world::*;
 use super::*;
 use crate::process::ExitStatus;
 use proptest::prelude::*;
+use stats::{ReloadStep, ReloadWish};
 
 fn table(wanted: usize, now: Instant) -> Reconciler {
     Reconciler::new(FORKING, wish(vec![wanted]), 32, settings::Workers::exactly(1), now)
@@ -17,7 +18,7 @@ fn on(table: &mut Reconciler, seen: Change, now: Instant) -> Vec<Act> {
 
 fn of_processes(mut acts: Vec<Act>) -> Vec<Act> {
     let resized = |act: &Act| matches!(act, Act::Reached(Milestone::Resized { .. }));
-    acts.retain(|act| !matches!(act, Act::Say(_)) && !resized(act));
+    acts.retain(|act| !matches!(act, Act::Log(_) | Act::Tell { .. } | Act::Reason { .. }) && !resized(act));
     acts
 }
 
@@ -583,10 +584,15 @@ fn an_attached_worker_is_never_replaced() {
     }
     assert_eq!([true, false].map(|more| resize(&mut table, more, now)), [vec![], vec![]]);
     let refused = |acts: Vec<Act>| {
-        let end = |act: &Act| matches!(act, Act::Say(Line::End { to: 7, result: Err(_) }));
+        let end = |act: &Act| matches!(act, Act::Tell { to: 7, step: ReloadStep::Failed { .. } });
         acts.len() == 1 && acts.iter().all(end)
     };
-    assert!(refused(table.reload(Some(7), false, now)) && refused(table.undo(Some(7), now)));
+    assert!(
+        [ReloadWish::Reload, ReloadWish::Undo]
+            .map(|wish| table.reload(wish, Some(7), now))
+            .into_iter()
+            .all(refused)
+    );
     on(&mut table, Change::Health(1, Health::Suspended { idle_thread: true }), now);
     assert_eq!(on(&mut table, Change::Tick, now + ABSENT * 2), [], "there is nothing to take its place");
 }

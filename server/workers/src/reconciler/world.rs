@@ -4,7 +4,7 @@
 use super::*;
 use crate::process::ExitStatus;
 use crate::room;
-use stats::ReloadOutcome;
+use stats::{ReloadOutcome, ReloadWish};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ impl World {
 
     fn last_words(&self) -> Option<&str> {
         self.acts.iter().rev().find_map(|act| match act {
-            Act::Say(Line::Log(text)) => Some(text.as_str()),
+            Act::Log(text) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -209,7 +209,7 @@ impl World {
     }
 
     pub(super) fn said(&self, text: &str) -> bool {
-        self.acts.iter().any(|act| matches!(act, Act::Say(Line::Log(line)) if line.contains(text)))
+        self.acts.iter().any(|act| matches!(act, Act::Log(line) if line.contains(text)))
     }
 
     pub(super) fn stage(&self) -> Option<&'static str> {
@@ -218,13 +218,14 @@ impl World {
 
     /// Requests a reload and returns the number of reloads that this has begun, 0 or 1.
     pub(super) fn reload(&mut self) -> usize {
-        let acts = self.machine.reload(None, self.serving > 0, self.now);
+        let wish = if self.serving > 0 { ReloadWish::InPlace } else { ReloadWish::Reload };
+        let acts = self.machine.reload(wish, None, self.now);
         self.begins(acts)
     }
 
     /// Undoes a reload. Returns the number of undos that this has begun, 0 or 1.
     pub(super) fn undo(&mut self) -> usize {
-        let acts = self.machine.undo(None, self.now);
+        let acts = self.machine.reload(ReloadWish::Undo, None, self.now);
         self.begins(acts)
     }
 

@@ -4,7 +4,7 @@ use super::templates::RunningTemplate;
 use super::*;
 use crate::messages::{Descriptors, End, NewLink};
 use crate::progress::Progress;
-use crate::reconciler::{Hopeless, Line, Milestone, Pool, Trial};
+use crate::reconciler::{Hopeless, Milestone, Pool, Trial};
 use crate::spawner::Template;
 use rustix::process::Signal;
 use sys::process::{DUMP, catches_dump};
@@ -40,23 +40,16 @@ impl Supervisor {
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
             Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
-            Act::Say(line) => self.say(line),
-            Act::Reached(milestone) => self.reached(milestone),
-        }
-        None
-    }
-
-    fn say(&mut self, line: Line) {
-        match line {
-            Line::Log(text) => self.log(text),
-            Line::Step { to, stage, text } => self.releases.tell(to, ReloadStep::Step { stage, text }),
-            Line::End { to, result } => self.releases.tell(to, ReloadStep::End(result)),
-            Line::Reason { of, cause, why } => {
+            Act::Log(text) => self.log(text),
+            Act::Tell { to, step } => self.releases.tell(to, step),
+            Act::Reason { of, cause, why } => {
                 if let Some(worker) = self.workers.get_mut(&of) {
                     worker.death.recycled = Some((cause, why));
                 }
             }
+            Act::Reached(milestone) => self.reached(milestone),
         }
+        None
     }
 
     fn reached(&mut self, milestone: Milestone) {

@@ -6,7 +6,7 @@ use crate::spawner::{BootConfig, ServiceOrder, without_fork};
 use queue::{PoolIndex, Serial};
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
-use stats::Library;
+use stats::{Library, ReloadStep, ReloadWish};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -99,13 +99,8 @@ impl std::fmt::Debug for Refresh {
 /// An order to a running pool.
 #[derive(Debug)]
 pub enum Command {
-    /// Load the app again and replace the workers. Each step is sent to the receiver of `Steps`.
-    Reload(Option<Steps>),
-    /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
-    /// exit first.
-    ReloadInPlace(Option<Steps>),
-    /// Return to the code in force before the last reload.
-    UndoReload(Option<Steps>),
+    /// Change the code in force.
+    Reload(ReloadWish, Option<Follower>),
     /// Add a worker (TTIN).
     More,
     /// Remove a worker (TTOU).
@@ -213,18 +208,28 @@ pub enum BootError {
     Slow(Option<String>),
 }
 
-/// A progress message to the caller of a reload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReloadStep {
-    Step {
-        /// The stage, in one word.
-        stage: &'static str,
-        /// The same as a sentence for users.
-        text: String,
-    },
-    /// The reload has ended: the requested code serves, or the reason why it does not.
-    End(Result<String, String>),
+/// The caller of a reload, who gets each step. The last one is an end in any case: a reload that the pool never
+/// gets, or does not finish, ends with the server.
+#[derive(Debug)]
+pub struct Follower(Option<mpsc::UnboundedSender<ReloadStep>>);
+
+impl Follower {
+    /// Creates a follower and the receiver of its steps.
+    pub fn new() -> (Follower, mpsc::UnboundedReceiver<ReloadStep>) {
+        let (steps, receiver) = mpsc::unbounded_channel();
+        (Follower(Some(steps)), receiver)
+    }
+
+    /// Sends a step, unless the last one was an end.
+    pub fn tell(&mut self, step: ReloadStep) {
+        let steps = if step.is_end() { self.0.take() } else { self.0.clone() };
+        // The receiver may be gone. The reload goes on.
+        let _ = steps.map(|steps| steps.send(step));
+    }
 }
 
-/// The channel for progress messages.
-pub type Steps = mpsc::UnboundedSender<ReloadStep>;
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.tell(ReloadStep::end(Err("the server is stopping".to_owned())));
+    }
+}

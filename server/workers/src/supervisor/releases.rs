@@ -3,13 +3,14 @@
 use super::*;
 use crate::reconciler::{Caller, Code, Plan};
 use crate::spawner::BootConfig;
+use stats::ReloadStep;
 
 pub(super) struct Releases {
     /// The start configuration of each code version: the one that a reload brings and the one before.
     boots: BTreeMap<Code, BootConfig>,
     /// The code version whose settings are in force.
     published: Code,
-    callers: BTreeMap<Caller, Steps>,
+    callers: BTreeMap<Caller, Follower>,
     last_caller: Caller,
 }
 
@@ -21,17 +22,18 @@ impl Releases {
     }
 
     /// Adds the caller of a reload.
-    pub(super) fn caller(&mut self, steps: Option<Steps>) -> Option<Caller> {
-        let steps = steps?;
+    pub(super) fn caller(&mut self, follower: Option<Follower>) -> Option<Caller> {
+        let follower = follower?;
         self.last_caller += 1;
-        self.callers.insert(self.last_caller, steps);
+        self.callers.insert(self.last_caller, follower);
         Some(self.last_caller)
     }
 
     pub(super) fn tell(&mut self, caller: Caller, step: ReloadStep) {
-        let ended = matches!(step, ReloadStep::End(_));
-        // The caller may have gone.
-        let _ = self.callers.get(&caller).map(|steps| steps.send(step));
+        let ended = step.is_end();
+        if let Some(follower) = self.callers.get_mut(&caller) {
+            follower.tell(step);
+        }
         if ended {
             self.callers.remove(&caller);
         }

@@ -1,4 +1,5 @@
-//! The course of a reload: what follows from what is seen.
+//! The course of a reload: what follows from what is seen, the steps forward and back, and what the log, the
+//! caller and statistics learn of them.
 
 use super::*;
 
@@ -19,7 +20,7 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn begin_vacating(&mut self, serving: usize) {
+    fn begin_vacating(&mut self, serving: usize) {
         let wanted = self.wanted();
         let serving = serving.clamp(1, wanted.max(1));
         self.rules.reload.state = State::Vacating { serving };
@@ -63,13 +64,13 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn new_template_failed(&mut self, why: &str) {
+    fn new_template_failed(&mut self, why: &str) {
         if matches!(self.rules.reload.state, State::Booting { .. }) {
             self.revert(why);
         }
     }
 
-    pub(super) fn new_worker_died(&mut self, how: &str) {
+    fn new_worker_died(&mut self, how: &str) {
         match &mut self.rules.reload.state {
             State::Booting { .. } | State::Probing | State::Watching { .. } => {
                 self.revert(&format!("its first {how}"));
@@ -85,7 +86,7 @@ impl Reconciler {
     }
 
     /// Goes on if possible, and returns whether it was.
-    pub(super) fn go_on(&mut self) -> bool {
+    fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
         let is_gone = |census: Census| census.template == TemplateStage::Gone;
         match &mut self.rules.reload.state {
@@ -164,5 +165,188 @@ impl Reconciler {
             }
         }
         true
+    }
+
+    // The steps.
+
+    fn boot(&mut self, text: &str) {
+        self.rules.reload.state = State::Booting { loaded: false };
+        self.step(text.to_owned());
+        if let Some(new) = self.start_trial(self.rules.reload.course.code) {
+            self.rules.reload.course.new = new;
+        }
+        self.balance();
+    }
+
+    fn probe(&mut self) {
+        let Some(serial) = self.on_trial().filter(|_| self.rules.reload.plan.probe) else {
+            return self.watch();
+        };
+        self.rules.reload.state = State::Probing;
+        self.acts.push(Act::Try(Trial::Probe(serial, self.rules.reload.course.code)));
+    }
+
+    fn watch(&mut self) {
+        let Plan { watch, share, .. } = self.rules.reload.plan;
+        let Some(time) = watch.filter(|time| !time.is_zero()) else { return self.roll_new() };
+        self.rules.reload.state = State::Watching { until: self.now + time };
+        self.rules.reload.story.met = true;
+        self.step(format!("one worker serves {share} % of the requests for {} s", time.as_secs_f64()));
+        if let Some(serial) = self.on_trial() {
+            self.acts.push(Act::Try(Trial::Watch(serial)));
+        }
+        self.open_trial(self.rules.reload.course.new, share);
+    }
+
+    fn roll_new(&mut self) {
+        let (Course { old, new, .. }, step) = (self.rules.reload.course, self.rules.reload.plan.step);
+        self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
+        self.rules.reload.story.met = true;
+        self.keep(old);
+        self.roll(new, step);
+    }
+
+    fn succeed(&mut self, facts: &TakeoverState) {
+        let mut text = format!("the new code serves ({:.1} s)", self.reload_seconds());
+        let (old, keep) = (self.rules.reload.course.old, self.rules.reload.plan.keep);
+        let is_up = facts.old.template == TemplateStage::Up;
+        if is_up {
+            self.spare(old);
+        }
+        if is_up && !keep.is_zero() {
+            text += &format!("; for {:.0} s `firebrick reload --undo` goes back at once", keep.as_secs_f64());
+            self.rules.reload.state = State::Settling { until: self.now + keep };
+        } else {
+            self.rules.reload.state = State::Idle;
+            self.abandon(old);
+        }
+        match self.rules.reload.story.unwanted.take() {
+            Some(reason) => {
+                let text = format!("{reason}, and the old template has died: the new code serves");
+                self.end_reload(ReloadOutcome::NoWayBack, text);
+            }
+            None => self.end_reload(ReloadOutcome::Done, text),
+        }
+    }
+
+    /// Handles the end of the new template while its workers take over. Returns whether anything followed.
+    fn lost_new_template(&mut self, facts: &TakeoverState) -> bool {
+        if facts.old.template == TemplateStage::Up {
+            self.revert("its template has ended");
+        } else {
+            let why = "its template has ended, and so has the old one's";
+            self.finish(ReloadOutcome::Failed, why.to_owned());
+        }
+        true
+    }
+
+    /// Returns to the old code, for this reason.
+    pub(super) fn revert(&mut self, reason: &str) {
+        let Course { old, new, .. } = self.rules.reload.course;
+        let reason = reason.to_owned();
+        match self.rules.reload.state {
+            State::Weighing { .. } => self.finish(ReloadOutcome::Failed, reason),
+            State::Vacating { .. } => {
+                self.reoccupy();
+                self.finish(ReloadOutcome::Failed, reason);
+            }
+            State::Rolling { .. } if self.census(old).template == TemplateStage::Up => {
+                self.rules.reload.state = State::Returning { failure: Some(reason) };
+                self.step("workers of the old code take over again".to_owned());
+                self.roll(old, self.rules.reload.plan.step);
+            }
+            // There is no way back: the old template has died, and its workers are being replaced.
+            State::Rolling { .. } => {}
+            _ => {
+                self.rules.reload.state = State::Abandoning { reason };
+                self.step("the old code serves on".to_owned());
+                self.abandon(new);
+            }
+        }
+    }
+
+    /// Ends a reload whose new generation has ended.
+    fn fail(&mut self, reason: String, facts: &TakeoverState) {
+        if !self.rules.reload.course.in_place {
+            return self.finish(ReloadOutcome::Failed, reason);
+        }
+        self.start_template();
+        self.balance();
+        let others = facts.others;
+        let reason = format!(
+            "{reason}\nThe reload was in place, so there is no template of the old code: {others} old workers serve on, and the code \
+             of before is loaded again"
+        );
+        self.finish(ReloadOutcome::Failed, reason);
+    }
+
+    // What is said.
+
+    pub(super) fn finish(&mut self, outcome: ReloadOutcome, text: String) {
+        self.rules.reload.state = State::Idle;
+        self.end_reload(outcome, text);
+    }
+
+    /// Reports the end of a reload. The code that serves now is in force.
+    pub(super) fn end_reload(&mut self, outcome: ReloadOutcome, text: String) {
+        let reload = &mut self.rules.reload;
+        reload.story.unwanted = None;
+        let Course { before, code, .. } = reload.course;
+        let (caller, took) = (reload.story.caller.take(), self.now - reload.story.begun);
+        let (line, result) = match outcome {
+            ReloadOutcome::Done | ReloadOutcome::Undone => (format!("reload: {text}"), Ok(text.clone())),
+            ReloadOutcome::NoWayBack => (format!("reload: {text}"), Err(text.clone())),
+            _ => (format!("reload failed, the old code serves on: {text}"), Err(text.clone())),
+        };
+        let (met, undo) = (reload.story.met, reload.story.undo);
+        match outcome {
+            ReloadOutcome::Done | ReloadOutcome::NoWayBack => self.wish.code = code,
+            ReloadOutcome::Undone => self.wish.code = before,
+            _ => {}
+        }
+        let changed = outcome != ReloadOutcome::Failed;
+        if changed {
+            self.rules.refork.reloaded();
+        }
+        let outcome = match outcome {
+            ReloadOutcome::Failed if undo => ReloadOutcome::Undone,
+            ReloadOutcome::Failed if met => ReloadOutcome::Reverted,
+            outcome => outcome,
+        };
+        self.log(line);
+        self.reached(Milestone::Reloaded { outcome, code: self.wish.code, changed, text, took });
+        self.end_for(caller, result);
+    }
+
+    fn reload_seconds(&self) -> f64 {
+        self.now.saturating_duration_since(self.rules.reload.story.begun).as_secs_f64()
+    }
+
+    /// Reports a step to the log and to the caller.
+    pub(super) fn step(&mut self, text: String) {
+        let reload = &mut self.rules.reload;
+        let Some(stage) = reload.state.name() else { return };
+        reload.story.said.clone_from(&text);
+        let caller = reload.story.caller;
+        self.log(format!("reload: {stage}: {text}"));
+        self.tell(caller, ReloadStep::Step { stage: stage.to_owned(), text });
+    }
+
+    pub(super) fn end_for(&mut self, caller: Option<Caller>, result: Result<String, String>) {
+        self.tell(caller, ReloadStep::end(result));
+    }
+
+    pub(super) fn tell(&mut self, caller: Option<Caller>, step: ReloadStep) {
+        self.acts.extend(caller.map(|to| Act::Tell { to, step }));
+    }
+
+    /// Tells both rules of takeovers that a worker is gone.
+    pub(in crate::reconciler) fn worker_gone(&mut self, exit: &WorkerExit) {
+        self.rules.refork.worker_gone(exit.serial);
+        if exit.cause != Cause::Ordered {
+            let how = deaths::describe(exit, self.wish.timeouts.worker);
+            self.rules.reload.worker_died(exit.generation, &how);
+            self.rules.refork.worker_died(exit.generation, &how);
+        }
     }
 }

@@ -3,43 +3,45 @@
 use super::*;
 
 impl Reconciler {
-    /// Loads the app again and replaces the workers. `in_place`: for machines whose memory cannot hold both
-    /// versions, old workers and the old template exit first.
-    pub fn reload(&mut self, caller: Option<Caller>, in_place: bool, now: Instant) -> Vec<Act> {
+    /// Carries out an order of a caller: to load the app again, or to return.
+    pub fn reload(&mut self, wish: ReloadWish, caller: Option<Caller>, now: Instant) -> Vec<Act> {
         self.now = now;
         if !self.source.can_replace {
-            self.refuse(caller);
-        } else if self.is_stopping() {
-            self.end_for(caller, Err(STOPPING.to_owned()));
-        } else if self.is_reloading() || self.rules.refork.is_rolling() {
-            let what = if self.rules.refork.is_rolling() { "a refork" } else { "another reload" };
-            if let Some(to) = caller {
-                let text = format!("{what} is under way; this one follows it");
-                self.acts.push(Act::Say(Line::Step { to, stage: "waiting", text }));
+            match caller {
+                Some(_) => self.end_for(caller, Err(NO_SUPERVISION.to_owned())),
+                None => self.log(NO_SUPERVISION.to_owned()),
             }
-            if let Some(older) = self.rules.reload.waiting.replace(ReloadOrder { caller, in_place }) {
-                self.reached(Milestone::Superseded);
-                self.end_for(older.caller, Err("a newer reload has taken its place".to_owned()));
-            }
+        } else if wish == ReloadWish::Undo {
+            self.undo(caller);
         } else {
-            self.begin_reload(ReloadOrder { caller, in_place });
+            self.begin_or_wait(ReloadOrder { caller, in_place: wish == ReloadWish::InPlace });
         }
         self.settle_all()
     }
 
+    fn begin_or_wait(&mut self, order: ReloadOrder) {
+        if self.is_stopping() {
+            return self.end_for(order.caller, Err(STOPPING.to_owned()));
+        }
+        let what = match self.rules.refork.is_rolling() {
+            true => "a refork",
+            false if self.is_reloading() => "another reload",
+            false => return self.begin_reload(order),
+        };
+        let text = format!("{what} is under way; this one follows it");
+        self.tell(order.caller, ReloadStep::Step { stage: "waiting".to_owned(), text });
+        if let Some(older) = self.rules.reload.waiting.replace(order) {
+            self.reached(Milestone::Superseded);
+            self.end_for(older.caller, Err("a newer reload has taken its place".to_owned()));
+        }
+    }
+
     /// Returns to the code in force before the last reload, or cancels the running one.
-    pub fn undo(&mut self, caller: Option<Caller>, now: Instant) -> Vec<Act> {
-        self.now = now;
-        if !self.source.can_replace {
-            self.refuse(caller);
-            return self.settle_all();
-        }
-        let was_busy = self.is_reloading();
+    fn undo(&mut self, caller: Option<Caller>) {
         if let Err(why) = self.may_undo() {
-            self.end_for(caller, Err(why.to_owned()));
-            return self.settle_all();
+            return self.end_for(caller, Err(why.to_owned()));
         }
-        if was_busy {
+        if self.is_reloading() {
             self.rules.reload.story.undo = true;
             if self.rules.reload.story.caller.is_none() {
                 self.rules.reload.story.caller = caller;
@@ -49,7 +51,7 @@ impl Reconciler {
             }
             self.revert("it was undone");
         } else {
-            self.rules.reload.story = Story { undo: true, ..Story::new(caller, now) };
+            self.rules.reload.story = Story { undo: true, ..Story::new(caller, self.now) };
             self.reached(Milestone::ReloadBegan);
             // A template that dies from now on is replaced by one with the old code.
             self.wish.code = self.rules.reload.course.before;
@@ -58,10 +60,9 @@ impl Reconciler {
             let (old, step) = (self.rules.reload.course.old, self.rules.reload.plan.step);
             self.roll(old, step);
         }
-        self.settle_all()
     }
 
-    pub(super) fn may_undo(&self) -> Result<(), &'static str> {
+    fn may_undo(&self) -> Result<(), &'static str> {
         let is_up = self.census(self.rules.reload.course.old).template == TemplateStage::Up;
         match self.rules.reload.state {
             State::Settling { .. } if is_up => Ok(()),
@@ -74,13 +75,6 @@ impl Reconciler {
                      deploy the old code and reload")
             }
             _ => Ok(()),
-        }
-    }
-
-    pub(super) fn refuse(&mut self, caller: Option<Caller>) {
-        match caller {
-            Some(_) => self.end_for(caller, Err(NO_SUPERVISION.to_owned())),
-            None => self.log(NO_SUPERVISION.to_owned()),
         }
     }
 
