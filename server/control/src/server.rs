@@ -4,8 +4,8 @@ use crate::bind::{SocketFile, bind};
 use crate::connections::{Connections, ControlPeer, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
+use crate::handover::{self, HandedOverFiles, Listening, SocketHandover};
 use crate::provider::Provider;
-use crate::release::{self, HandedOverFiles, Listening, SocketHandover};
 use crate::reload::Reply;
 use crate::routes::{Respond, Source};
 use hyper::server::conn::http1;
@@ -245,7 +245,7 @@ impl Server {
         // may stay alive.
         drop(closing);
         let another = async {
-            let theirs = release::wait(taken).await;
+            let theirs = handover::wait(taken).await;
             files
                 .drain(..)
                 .filter(|file| theirs.iter().any(|path| path == file.path()))
@@ -293,7 +293,7 @@ where
 {
     let mut tasks = JoinSet::new();
     let mut connections = Connections::new();
-    let mut taken = Box::pin(release::wait(taken));
+    let mut taken = Box::pin(handover::wait(taken));
     loop {
         let accepted = tokio::select! {
             accepted = accept() => accepted,

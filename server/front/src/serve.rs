@@ -1,8 +1,8 @@
 //! Runs `firebrick serve` from start to end.
 //!
 //! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a
-//! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`pool`] (the app's
-//! workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
+//! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`supervised`] (the
+//! app's workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
 //! maintenance), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
 //! program). [`server`] holds the parts that lifecycle and upgrade both use. The control socket reads
 //! [`observer`], [`snapshot`] and [`in_flight`].
@@ -12,11 +12,11 @@ mod interruptions;
 mod lifecycle;
 mod logs;
 mod observer;
-mod pool;
 mod reload;
 mod server;
 mod snapshot;
 mod sockets;
+mod supervised;
 mod threads;
 mod upgrade;
 
@@ -39,7 +39,6 @@ use interruptions::Interruptions;
 use lifecycle::Lifecycle;
 use logs::Logs;
 use observer::Observer;
-use pool::Pool;
 use reload::Reloads;
 use server::Server;
 use settings::{Loaded, Settings};
@@ -50,6 +49,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use supervised::BootedWorkers;
 use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
 use upgrade::Upgrades;
@@ -148,39 +148,54 @@ async fn run(
     systemd.booting();
     let restart_file = reload::RestartFile::of(&settings);
     let refresh = reload::refresh(releases.clone(), sockets.files());
-    let booting =
-        Pool::boot(&releases, refresh, sockets.files(), prepared, &mut signals, &logs.error, attached);
-    let Some(pool) = booting.await? else {
+    let booting = BootedWorkers::boot(
+        &releases,
+        refresh,
+        sockets.files(),
+        prepared,
+        &mut signals,
+        &logs.error,
+        attached,
+    );
+    let Some(workers) = booting.await? else {
         return Ok(());
     };
-    vitals.booted(pool.shared());
-    interruptions.booted(pool.shared());
+    vitals.booted(workers.shared());
+    interruptions.booted(workers.shared());
     if let Some(old) = &predecessor {
         old.step("the app is loaded, the workers start");
     }
     let traces = Traces::start(&settings, &logs.error)?;
     let maintenance = interruptions.maintenance_of_threads();
-    let starting =
-        Threads::start(&releases, pool.shared(), &encryption, &vitals, &maintenance, &logs, traces.as_ref());
+    let starting = Threads::start(
+        &releases,
+        workers.shared(),
+        &encryption,
+        &vitals,
+        &maintenance,
+        &logs,
+        traces.as_ref(),
+    );
     let threads = starting.await?;
     net::task::spawn_local(watch_sites::run(releases.clone(), logs.error.clone()));
     net::task::spawn_local(watch_handlers::run(releases.clone(), logs.error.clone()));
     encryption.follow_files(settings.clone(), logs.error.clone());
-    let pool = pool.run();
-    if let Some(facts) = pool.facts() {
+    let workers = workers.run();
+    if let Some(facts) = workers.facts() {
         // The banner prints the notes.
         releases.declared(releases.in_force().id, facts.services.clone(), &facts.files);
     }
-    let reloads = Reloads::new(pool.commands.clone());
-    if !is_attached && pool.app().is_some() {
+    let reloads = Reloads::new(workers.commands.clone());
+    if !is_attached && workers.app().is_some() {
         restart_file.follow(&reloads);
     }
-    let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
+    let banner = Banner::new(&settings, workers.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
     let snapshotter =
-        Snapshotter::new(&releases, &pool, &threads, &encryption, &interruptions, &record, started);
-    let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
-    let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
+        Snapshotter::new(&releases, &workers, &threads, &encryption, &interruptions, &record, started);
+    let declared = workers.facts().map_or(Vec::new(), |facts| facts.services.clone());
+    let services =
+        Services::new(logs.error.clone(), snapshotter.services(), workers.commands.clone(), declared);
     observer.begin(snapshotter, reloads.clone());
     if let Some(store) = &threads.store {
         share_purges(&settings, store, &observer, &logs.error)?;
@@ -197,7 +212,7 @@ async fn run(
         systemd,
         attached: is_attached,
         sockets,
-        pool,
+        workers,
         reloads,
         threads: Some(threads),
         services,

@@ -7,9 +7,9 @@
 //! [`local::Local`] frees the seat. `local/take_back.rs` and `local/overdue.rs` handle requests that end
 //! otherwise.
 //!
-//! The management of processes: the [`reconciler`] decides (pure), with [`room`], [`verdict`], [`progress`]
-//! and [`services`]; [`supervisor`] carries out its acts; [`spawner`] starts processes; and [`os`] contains
-//! every system call that [`sys`] does not.
+//! The management of processes: the [`reconciler`] decides (pure), with [`trial`], [`progress`] and
+//! [`services`]; [`supervisor`] carries out its acts; [`spawner`] starts processes; and [`os`] contains every
+//! system call that [`sys`] does not.
 //!
 //! Contract:
 //! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
@@ -33,14 +33,12 @@ mod oom;
 mod orphans;
 mod os;
 mod pause;
-mod probe;
 mod process;
 pub mod progress;
 mod rack;
 pub mod reconciler;
 mod reply;
 pub mod resume;
-pub mod room;
 mod scoreboard;
 mod scores;
 pub mod services;
@@ -48,8 +46,8 @@ mod shared;
 pub mod spawner;
 mod spool;
 pub mod supervisor;
+pub mod trial;
 mod tunnel;
-pub mod verdict;
 mod websocket;
 
 pub use deaths::Deaths;
@@ -57,7 +55,7 @@ pub use in_flight::{InFlight, Sent};
 pub use local::Local;
 pub use messages::Mailbox;
 pub use pause::{Pause, PauseFigures, PausePhase, PauseTerms};
-pub use process::ExitStatus;
+pub use process::{ExitStatus, ReleaseId};
 pub use queue::{ClassIndex, ClassShare, Dispatch, PoolIndex, Serial};
 pub use rack::Rack;
 pub use shared::Shared;

@@ -1,8 +1,8 @@
 //! The messages between front threads and supervisor.
 
 use crate::in_flight::{InFlight, Served};
-use crate::room::Figures;
 use crate::scores::Scores;
+use crate::trial::Figures;
 use queue::{Assignment, PoolIndex, Serial, Ticket};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -14,14 +14,51 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::sync::Arc;
 use std::time::Duration;
-use sys::process::Handle;
+use sys::process::{DUMP, Handle};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// The polling interval on systems without pidfd.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The number of a release: everything that was read from the app's folder at one moment, code and settings.
+/// Each reload reads a new release. The reconciler assigns the numbers.
+pub type ReleaseId = u32;
+
 /// The number of a template and the workers that it forked. Newer generations have higher numbers.
+///
+/// A generation runs one release, but a release may run in several generations: when its template has died
+/// and another one replaces it, and after a refork.
 pub type Generation = u32;
+
+/// A signal to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerSignal {
+    /// End at once.
+    Kill,
+    /// Send the backtraces of the threads to the front.
+    Traces,
+    /// Write the backtraces of the threads to standard error.
+    Backtraces,
+}
+
+impl WorkerSignal {
+    pub(crate) fn number(self) -> Signal {
+        match self {
+            WorkerSignal::Kill => Signal::KILL,
+            WorkerSignal::Traces => Signal::URG,
+            WorkerSignal::Backtraces => DUMP.1,
+        }
+    }
+
+    /// Returns the name without `SIG`, for a process that sends the signal.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WorkerSignal::Kill => "KILL",
+            WorkerSignal::Traces => "URG",
+            WorkerSignal::Backtraces => DUMP.0,
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {

@@ -29,8 +29,8 @@ use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, Change, DEFAULT, FIRST, FIRST_CODE, Health, Phase, Reconciler, Row, Stage, Timeouts, Wish, recycle,
-    slots_for,
+    Act, Change, DEFAULT, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Stage, Timeouts, Wish,
+    recycle, slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
@@ -60,8 +60,6 @@ const BUSY_TICK: Duration = Duration::from_millis(200);
 const LONG_WAIT: Duration = Duration::from_millis(250);
 /// The interval between two checks of deadlines while the server is idle.
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// The factor by which `timeouts.worker_boot` is longer for spawned workers.
-const SPAWNED_BOOT: u32 = 3;
 
 /// A booted pool without workers yet.
 pub struct Supervisor {
@@ -114,11 +112,9 @@ impl Supervisor {
             counts[DEFAULT] = 1;
         }
         let limits = options.timeouts();
-        let spawns = options.spawns();
-        // A spawned worker loads the app itself, on a Ruby that takes seconds to start.
-        let boot = limits.worker_boot * if spawns { SPAWNED_BOOT } else { 1 };
+        let boot = limits.worker_boot * source.boot_factor;
         let wish = Wish {
-            code: FIRST_CODE,
+            release: FIRST_RELEASE,
             counts,
             limits: recycle::Limits::default(),
             refork_after: None,
@@ -128,8 +124,7 @@ impl Supervisor {
         let (to_supervisor, reports) = mpsc::unbounded_channel();
         let with_queues = pools.iter().map(|pool| {
             let (queue, seats) = (Dispatch::new(pool.max_queue), seats(pool));
-            // A spawned worker cannot return requests that it has not started.
-            let in_advance = seats.in_advance() && !spawns;
+            let in_advance = seats.in_advance() && source.returns_requests;
             (if in_advance { queue } else { queue.without_prefetching() }, seats)
         });
         let shared = Shared::new(with_queues.collect(), slots, options.front_threads(), to_supervisor)?;

@@ -72,7 +72,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let again = boot.clone();
         let refresh = Refresh::new(move |_, _| Ok(again.clone()));
         let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
-        supervisor.start_template(FIRST, FIRST_CODE).unwrap();
+        supervisor.start_template(FIRST, FIRST_RELEASE).unwrap();
         let mut scene = Scene { supervisor };
         scene.supervisor.see(Change::Template { generation: FIRST, usable: Ok(()) });
         scene.supervisor.see(Change::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });

@@ -31,7 +31,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::watch;
-use workers::reconciler::{Code as ReleaseId, FIRST_CODE as FIRST};
+use workers::ReleaseId;
+use workers::reconciler::FIRST_RELEASE;
 
 /// Loads the settings of `serve` again.
 pub trait Rereads {
@@ -111,7 +112,7 @@ impl Releases {
         warnings: Vec<String>,
     ) -> Releases {
         let release = Arc::new(Release {
-            id: FIRST,
+            id: FIRST_RELEASE,
             settings: settings.clone(),
             sites: Arc::new(sites),
             handlers,

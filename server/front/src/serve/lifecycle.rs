@@ -74,13 +74,13 @@ impl<'a> Lifecycle<'a> {
         loop {
             tokio::select! {
                 // A panic in the pool also ends the server.
-                _ = &mut self.server.pool.task => break,
+                _ = &mut self.server.workers.task => break,
                 () = drained(&mut self.server.threads) => {
                     let store = self.server.threads.take().and_then(|threads| threads.store);
                     self.upgrades.bequeath(store, &self.server.logs.error).await;
                     self.server.order(Command::Drain).await;
                 }
-                Some(notice) = self.server.pool.notices.recv() => self.notice(notice).await,
+                Some(notice) = self.server.workers.notices.recv() => self.notice(notice).await,
                 (name, action) = signals.next() => {
                     self.log_signal(name, action);
                     self.signal(action).await;
@@ -91,7 +91,7 @@ impl<'a> Lifecycle<'a> {
         }
         self.stop_services(&mut signals).await;
         self.upgrades.end().await;
-        while let Ok(notice) = self.server.pool.notices.try_recv() {
+        while let Ok(notice) = self.server.workers.notices.try_recv() {
             if let Notice::Log(text) = notice {
                 self.server.logs.error.write(&text);
             }
@@ -302,7 +302,7 @@ impl<'a> Lifecycle<'a> {
         }
         let Some(threads) = &self.server.threads else { return };
         threads.drain();
-        let commands = self.server.pool.commands.clone();
+        let commands = self.server.workers.commands.clone();
         let timeout = self.server.releases.settings().timeouts.shutdown;
         self.drained_by.get_or_insert(Instant::now() + timeout);
         let interruptions = self.server.interruptions.clone();

@@ -4,9 +4,9 @@
 use super::interruptions::Interruptions;
 use super::logs::Logs;
 use super::observer::Observer;
-use super::pool::RunningPool;
 use super::reload::Reloads;
 use super::sockets::Sockets;
+use super::supervised::RunningWorkers;
 use super::threads::Threads;
 use crate::banner::Banner;
 use crate::handover::SocketKind;
@@ -33,7 +33,7 @@ pub(super) struct Server<'a> {
     /// Whether the worker is the process that started this one.
     pub(super) attached: bool,
     pub(super) sockets: Sockets,
-    pub(super) pool: RunningPool,
+    pub(super) workers: RunningWorkers,
     pub(super) reloads: Reloads,
     /// The front threads; `None` once they have drained.
     pub(super) threads: Option<Threads>,
@@ -100,6 +100,6 @@ impl Server<'_> {
     /// Sends the supervisor an order.
     pub(super) async fn order(&self, command: Command) {
         // The send fails if the pool has ended.
-        let _ = self.pool.commands.send(command).await;
+        let _ = self.workers.commands.send(command).await;
     }
 }

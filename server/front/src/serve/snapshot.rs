@@ -1,7 +1,7 @@
 //! Takes snapshots of the whole server for the control server.
 
 use super::interruptions::Interruptions;
-use super::pool::{RunningApp, RunningPool};
+use super::supervised::{RunningApp, RunningWorkers};
 use super::threads::Threads;
 use crate::caching;
 use crate::handover::UpgradeRecord;
@@ -143,7 +143,7 @@ impl Snapshotter {
 
     pub(crate) fn new(
         releases: &Releases,
-        pool: &RunningPool,
+        pool: &RunningWorkers,
         threads: &Threads,
         encryption: &Arc<Encryption>,
         interruptions: &Interruptions,

@@ -1,8 +1,8 @@
 //! The steps that the [reconciler](super) decides, and the state of processes as others see it.
 
-use super::wish::{Code, Pool};
+use super::wish::Pool;
 use crate::deaths::WorkerExit;
-use crate::process::Generation;
+use crate::process::{Generation, ReleaseId, WorkerSignal};
 use queue::Serial;
 use stats::{DeathCause, ReforkOutcome, ReloadOutcome, ReloadStep};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub enum Act {
         /// The generation that the template begins.
         generation: Generation,
         /// The code that it loads.
-        code: Code,
+        release: ReleaseId,
     },
     /// End a template. Its later reports are ignored.
     EndTemplate {
@@ -39,8 +39,7 @@ pub enum Act {
         /// The template whose child the process is; `None` if that template has exited.
         generation: Option<Generation>,
         pid: u32,
-        /// The name of the signal without `SIG`.
-        name: &'static str,
+        signal: WorkerSignal,
     },
     /// Send the worker requests: a share of them, in per cent, if it is on trial.
     Open {
@@ -76,11 +75,11 @@ pub enum Act {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
     /// Read the settings of the app, which are those of this code.
-    Read(Code),
+    Read(ReleaseId),
     /// Measure the memory that a second template would need.
     Weigh,
     /// Let this worker, which gets no requests of clients, answer the probe requests of this code.
-    Probe(Serial, Code),
+    Probe(Serial, ReleaseId),
     /// Compare this worker with the others from now on.
     Watch(Serial),
 }
@@ -98,7 +97,7 @@ pub enum Milestone {
     /// A reload has ended, and this code is in force. `changed`: it is not the one from before the reload.
     Reloaded {
         outcome: ReloadOutcome,
-        code: Code,
+        release: ReleaseId,
         changed: bool,
         text: String,
         took: Duration,

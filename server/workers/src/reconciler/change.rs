@@ -2,9 +2,9 @@
 
 use super::growth::Sample;
 use super::recycle::Figures;
-use super::wish::{Code, Plan};
-use crate::process::{ExitStatus, Generation};
-use crate::room;
+use super::wish::Plan;
+use crate::process::{ExitStatus, Generation, ReleaseId};
+use crate::trial;
 use queue::Serial;
 
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ pub enum Change {
         end: End,
     },
     /// The settings of this code have been read, or the reason why not.
-    Read(Code, Result<Plan, String>),
+    Read(ReleaseId, Result<Plan, String>),
     /// The result of [`Trial::Weigh`](super::Trial::Weigh).
-    Weighed(room::Figures),
+    Weighed(trial::Figures),
     /// The result of a probe, or of the comparison with the old workers.
     Tried(Result<String, String>),
     /// The figures of the workers that take requests, for limits and reforks.

@@ -28,7 +28,7 @@ impl Reconciler {
             }
             State::Booting { asked: false } if age + KILL_AFTER >= boot => {
                 worker.state = State::Booting { asked: true };
-                self.signal(index, "PWR");
+                self.signal(index, WorkerSignal::Backtraces);
             }
             State::Draining if age >= shutdown => self.kill(index, Cause::SlowDrain),
             State::Stuck { others_finished } if age >= KILL_AFTER && (others_finished || age >= shutdown) => {

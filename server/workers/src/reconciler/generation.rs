@@ -1,7 +1,6 @@
 //! Keeps the state of one template and the fork back-off of its workers.
 
-use super::wish::Code;
-use crate::process::Generation;
+use crate::process::{Generation, ReleaseId};
 use std::time::{Duration, Instant};
 
 /// The delay after the first failure. Each further failure doubles it.
@@ -37,7 +36,7 @@ pub(super) enum Role {
 pub(super) struct GenerationState {
     pub(super) number: Generation,
     /// The code that its template has loaded.
-    pub(super) code: Code,
+    pub(super) release: ReleaseId,
     pub(super) template: Template,
     pub(super) role: Role,
     /// Where the template was when it was slow to load the app.
@@ -54,11 +53,11 @@ pub(super) struct GenerationState {
 }
 
 impl GenerationState {
-    pub(super) fn new(number: Generation, code: Code, now: Instant) -> GenerationState {
+    pub(super) fn new(number: Generation, release: ReleaseId, now: Instant) -> GenerationState {
         let template = Template::Booting { since: now };
         GenerationState {
             number,
-            code,
+            release,
             template,
             role: Role::Service,
             loading: None,

@@ -70,7 +70,7 @@ fn in_place_the_new_code_serves_although_the_old_template_dies_while_workers_lea
     assert_eq!(world.templates, BTreeSet::from([2]), "it has no other successor");
     world.work(60);
     assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
-    assert_eq!(world.codes_that_serve(), BTreeSet::from([FIRST_CODE + 1]));
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([FIRST_RELEASE + 1]));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn in_place_a_template_that_was_being_replaced_already_makes_room() {
     assert_eq!(world.templates, BTreeSet::from([3]), "one template at a time");
     world.work(60);
     assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
-    assert_eq!(world.codes_that_serve(), BTreeSet::from([FIRST_CODE + 1]));
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([FIRST_RELEASE + 1]));
 }
 
 proptest! {

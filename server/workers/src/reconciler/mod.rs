@@ -56,7 +56,7 @@ mod wish;
 mod workers;
 
 use crate::deaths::{Cause, WorkerExit};
-use crate::process::Generation;
+use crate::process::{Generation, ReleaseId, WorkerSignal};
 pub use act::*;
 pub use change::*;
 use generation::{GenerationState, Role, Template};
@@ -72,8 +72,8 @@ use workers::{State, Worker};
 
 /// The generation of a new reconciler.
 pub const FIRST: Generation = 1;
-/// The code of a new reconciler.
-pub const FIRST_CODE: Code = 1;
+/// The release of a new reconciler.
+pub const FIRST_RELEASE: ReleaseId = 1;
 /// The number of consecutive boot failures after which a generation that never had a ready worker is given
 /// up. Also the number of templates that may die before any worker is ready until the server is given up.
 const HOPELESS: u32 = 4;
@@ -168,12 +168,12 @@ impl Reconciler {
         Reconciler {
             source,
             slots: Slots { workers: vec![None; slots], restarts: vec![0; slots], next: 1 },
-            generations: vec![GenerationState::new(FIRST, wish.code, now)],
+            generations: vec![GenerationState::new(FIRST, wish.release, now)],
             last_generation: FIRST,
             start: Start { retry: None, lost: Some(0), settled: false },
             takeover: Takeover { step: settings::Step::Workers(1), in_place: None },
             rules: Rules {
-                reload: Reload::new(wish.code, now),
+                reload: Reload::new(wish.release, now),
                 refork: Refork::new(now),
                 recycler: Recycler::new(fastrand::Rng::new()),
                 sizes: Sizes::new(range),
@@ -195,7 +195,7 @@ impl Reconciler {
             Change::Ready(serial) => self.ready(serial),
             Change::Health(serial, health) => self.health(serial, health),
             Change::Ended { serial, served, end } => self.worker_ended(serial, served, end),
-            Change::Read(code, result) => self.read(code, result),
+            Change::Read(release, result) => self.read(release, result),
             Change::Weighed(figures) => self.weighed(&figures),
             Change::Tried(result) => self.tried(result),
             Change::Workers(figures) => self.check_limits(&figures),
@@ -249,6 +249,10 @@ impl Reconciler {
 
     fn reached(&mut self, milestone: Milestone) {
         self.acts.push(Act::Reached(milestone));
+    }
+
+    pub fn source(&self) -> Capabilities {
+        self.source
     }
 
     pub fn wish(&self) -> &Wish {
@@ -343,8 +347,8 @@ impl Reconciler {
     }
 
     /// Returns the code of a generation, as long as its template or one of its workers exists.
-    pub fn code_of(&self, number: Generation) -> Option<Code> {
-        self.generations.iter().find(|generation| generation.number == number).map(|one| one.code)
+    pub fn release_of(&self, number: Generation) -> Option<ReleaseId> {
+        self.generations.iter().find(|generation| generation.number == number).map(|one| one.release)
     }
 
     fn workers(&self) -> impl Iterator<Item = &Worker> {

@@ -16,7 +16,7 @@
 //! 2. Each reload ends in exactly one [`Milestone::Reloaded`], whichever process dies in the meantime.
 //! 3. One reload runs at a time, and no refork beside it. Of the reloads ordered meanwhile, only the newest
 //!    waits; the others end at once.
-//! 4. Memory is [checked](crate::room) before anything else. In place, old workers leave and the old template
+//! 4. Memory is [checked](crate::trial) before anything else. In place, old workers leave and the old template
 //!    ends before the new code is loaded; if that fails, the old code is loaded again.
 //! 5. An outcome names the code that really serves, or that the next template loads, whichever processes have
 //!    died.
@@ -28,7 +28,7 @@ mod orders;
 use super::templates::{Census, TemplateStage};
 use super::*;
 use crate::deaths;
-use crate::room::Figures;
+use crate::trial::Figures;
 use stats::{ReloadOutcome, ReloadStep, ReloadWish};
 
 /// The time limit of the memory check.
@@ -101,8 +101,8 @@ struct Course {
     old: Generation,
     /// 0 before the template is started.
     new: Generation,
-    before: Code,
-    code: Code,
+    before: ReleaseId,
+    release: ReleaseId,
     in_place: bool,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct Reload {
     reading: Option<ReloadOrder>,
     /// The newest order that came during the running reload.
     waiting: Option<ReloadOrder>,
-    last_code: Code,
+    last_release: ReleaseId,
     news: Vec<News>,
 }
 
@@ -160,15 +160,15 @@ struct TakeoverState {
 
 impl Reload {
     /// Creates the state in which no reload runs.
-    pub(super) fn new(code: Code, now: Instant) -> Reload {
+    pub(super) fn new(release: ReleaseId, now: Instant) -> Reload {
         Reload {
             state: State::Idle,
             plan: Plan::default(),
-            course: Course { old: 0, new: 0, before: code, code, in_place: false },
+            course: Course { old: 0, new: 0, before: release, release, in_place: false },
             story: Story::new(None, now),
             reading: None,
             waiting: None,
-            last_code: code,
+            last_release: release,
             news: Vec::new(),
         }
     }
@@ -222,9 +222,9 @@ impl Reconciler {
 
     /// Returns the code whose settings are to be read again when the template of this generation has
     /// evaluated `puma.rb`: that of a reload.
-    pub fn code_to_read(&self, generation: Generation) -> Option<Code> {
+    pub fn release_to_read(&self, generation: Generation) -> Option<ReleaseId> {
         let boots = matches!(self.rules.reload.state, State::Booting { .. });
-        (boots && self.reload_generation() == Some(generation)).then_some(self.rules.reload.course.code)
+        (boots && self.reload_generation() == Some(generation)).then_some(self.rules.reload.course.release)
     }
 
     /// Returns the generation whose app is in force: during a reload, the old one.
@@ -236,12 +236,12 @@ impl Reconciler {
 
     /// Returns the code whose helper processes run: that of a reload from the time its template is ready
     /// until it is reverted, otherwise the code in force.
-    pub fn code_in_charge(&self) -> Code {
+    pub fn release_in_charge(&self) -> ReleaseId {
         let reload = &self.rules.reload;
         let reverting = matches!(reload.state, State::Abandoning { .. } | State::Returning { .. });
         let new = self.reload_generation().filter(|_| !reverting);
         let ready = new.filter(|new| self.census(*new).template == TemplateStage::Up);
-        ready.and_then(|new| self.code_of(new)).unwrap_or(self.wish.code)
+        ready.and_then(|new| self.release_of(new)).unwrap_or(self.wish.release)
     }
 
     /// Returns the worker that is compared with the others, and whether the time for that is over.

@@ -101,8 +101,8 @@ fn settings_that_cannot_be_read_change_nothing_and_the_way_back_stays() {
     world.reload();
     world.work(60);
     let acts = world.machine.reload(ReloadWish::Reload, Some(3), world.now);
-    let Some(Act::Try(Trial::Read(code))) = acts.last() else { panic!("{acts:?}") };
-    let acts = world.machine.see(Change::Read(*code, Err("a mistake".to_owned())), world.now);
+    let Some(Act::Try(Trial::Read(release))) = acts.last() else { panic!("{acts:?}") };
+    let acts = world.machine.see(Change::Read(*release, Err("a mistake".to_owned())), world.now);
     let end = Act::Tell { to: 3, step: ReloadStep::end(Err("a mistake".to_owned())) };
     assert!(acts.contains(&end), "{acts:?}");
     assert_eq!(world.undo(), 1);
@@ -224,20 +224,23 @@ fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
     world.kill_template(2);
     assert_eq!(world.booting, [3], "new code again, not the old");
     world.work(40);
-    assert_eq!((world.generations(), world.codes_that_serve()), (BTreeSet::from([3]), BTreeSet::from([2])));
+    assert_eq!(
+        (world.generations(), world.releases_that_serve()),
+        (BTreeSet::from([3]), BTreeSet::from([2]))
+    );
 }
 
 #[test]
 fn a_template_loads_the_code_that_it_was_ordered_with_whatever_dies_meanwhile() {
     let mut world = world(plan());
     let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
-    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    let acts = world.machine.see(Change::Read(code, Ok(plan())), world.now);
+    let [.., Act::Try(Trial::Read(release))] = acts[..] else { panic!("{acts:?}") };
+    let acts = world.machine.see(Change::Read(release, Ok(plan())), world.now);
     assert_eq!(acts, [Act::Try(Trial::Weigh)]);
     world.kill_template(FIRST);
-    assert_eq!(world.acts.last(), Some(&Act::StartTemplate { generation: 2, code: FIRST_CODE }));
-    let acts = world.machine.see(Change::Weighed(crate::room::Figures::default()), world.now);
-    assert!(acts.contains(&Act::StartTemplate { generation: 3, code }), "{acts:?}");
+    assert_eq!(world.acts.last(), Some(&Act::StartTemplate { generation: 2, release: FIRST_RELEASE }));
+    let acts = world.machine.see(Change::Weighed(crate::trial::Figures::default()), world.now);
+    assert!(acts.contains(&Act::StartTemplate { generation: 3, release }), "{acts:?}");
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn the_newest_of_the_waiting_reloads_follows_and_the_others_end() {
     world.work(120);
     assert!(ends(&world, 2));
     assert_eq!(world.outcome_kinds(), [Done, Done]);
-    assert_eq!(world.codes_that_serve(), BTreeSet::from([3]));
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([3]));
     assert!(!world.outcome_kinds().contains(&Superseded));
 }
 
@@ -280,9 +283,9 @@ fn a_server_that_stops_ends_the_reload_and_the_one_that_waits() {
 fn what_has_no_room_fails_before_anything_happens() {
     let mut world = world(plan());
     let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
-    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    world.machine.see(Change::Read(code, Ok(plan())), world.now);
-    let figures = crate::room::Figures { available: Some(1), template: 2, ..Default::default() };
+    let [.., Act::Try(Trial::Read(release))] = acts[..] else { panic!("{acts:?}") };
+    world.machine.see(Change::Read(release, Ok(plan())), world.now);
+    let figures = crate::trial::Figures { available: Some(1), template: 2, ..Default::default() };
     world.see(Change::Weighed(figures));
     assert_eq!(world.outcome_kinds(), [Failed]);
     assert!(world.outcomes()[0].1.contains("not enough memory") && world.booting.is_empty());
@@ -292,8 +295,8 @@ fn what_has_no_room_fails_before_anything_happens() {
 fn a_memory_check_without_result_does_not_hold_the_reload_up() {
     let mut world = world(plan());
     let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
-    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    world.machine.see(Change::Read(code, Ok(plan())), world.now);
+    let [.., Act::Try(Trial::Read(release))] = acts[..] else { panic!("{acts:?}") };
+    world.machine.see(Change::Read(release, Ok(plan())), world.now);
     world.tick();
     assert!(world.booting.is_empty());
     world.now += 10 * SECOND;
@@ -414,7 +417,7 @@ proptest! {
         counts in proptest::collection::vec(1usize..4, 2..4),
         step in 1u32..4,
     ) {
-        let mut world = World::booting(counts.clone(), FORKING);
+        let mut world = World::booting(counts.clone(), Capabilities::TEMPLATE);
         world.work(30);
         let pause = ORDER_TIMEOUT / 2 / 200;
         world.plan = Plan { probe: false, watch: None, share: 10, step: Size::Workers(step), keep: pause };

@@ -59,33 +59,33 @@ impl Reconciler {
             return;
         }
         self.start.retry = None;
-        self.begin(Role::Service, self.wish.code);
+        self.begin(Role::Service, self.wish.release);
     }
 
     /// Starts a template with `code`, whose generation is on trial.
-    pub(super) fn start_trial(&mut self, code: Code) -> Option<Generation> {
+    pub(super) fn start_trial(&mut self, release: ReleaseId) -> Option<Generation> {
         if self.is_stopping() || self.has_trial() {
             return None;
         }
-        Some(self.begin(Role::Trial { share: None }, code))
+        Some(self.begin(Role::Trial { share: None }, release))
     }
 
     fn has_trial(&self) -> bool {
         self.generations.iter().any(|generation| matches!(generation.role, Role::Trial { .. }))
     }
 
-    fn begin(&mut self, role: Role, code: Code) -> Generation {
-        let generation = self.add_generation(role, code, self.now);
+    fn begin(&mut self, role: Role, release: ReleaseId) -> Generation {
+        let generation = self.add_generation(role, release, self.now);
         if let Some(place) = &mut self.takeover.in_place {
             place.ordered = true;
         }
-        self.acts.push(Act::StartTemplate { generation, code });
+        self.acts.push(Act::StartTemplate { generation, release });
         generation
     }
 
-    fn add_generation(&mut self, role: Role, code: Code, begins: Instant) -> Generation {
+    fn add_generation(&mut self, role: Role, release: ReleaseId, begins: Instant) -> Generation {
         self.last_generation += 1;
-        let mut generation = GenerationState::new(self.last_generation, code, begins);
+        let mut generation = GenerationState::new(self.last_generation, release, begins);
         generation.role = role;
         self.generations.push(generation);
         self.last_generation
@@ -96,10 +96,10 @@ impl Reconciler {
         if self.has_trial() {
             return None;
         }
-        let code = self.code_of(by).unwrap_or(self.wish.code);
+        let release = self.release_of(by).unwrap_or(self.wish.release);
         // The worker finishes its requests first.
         let begins = self.now + self.wish.timeouts.shutdown;
-        let generation = self.add_generation(Role::Trial { share: None }, code, begins);
+        let generation = self.add_generation(Role::Trial { share: None }, release, begins);
         self.refork_promoted(generation);
         Some(generation)
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use stats::{ReloadStep, ReloadWish};
 
 fn table(wanted: usize, now: Instant) -> Reconciler {
-    Reconciler::new(FORKING, wish(vec![wanted]), 32, settings::Workers::exactly(1), now)
+    Reconciler::new(Capabilities::TEMPLATE, wish(vec![wanted]), 32, settings::Workers::exactly(1), now)
 }
 
 /// Takes a change and returns the acts that concern processes.
@@ -79,8 +79,8 @@ fn ended(serial: Serial) -> Change {
     Change::Ended { serial, served: true, end: End::Process }
 }
 
-fn start(generation: Generation, code: Code) -> Act {
-    Act::StartTemplate { generation, code }
+fn start(generation: Generation, release: ReleaseId) -> Act {
+    Act::StartTemplate { generation, release }
 }
 
 fn fork(generation: Generation, index: u32, serial: Serial) -> Act {
@@ -95,8 +95,8 @@ fn close(serial: Serial) -> Act {
     Act::Close { serial, leaves: None }
 }
 
-fn signal(serial: Serial, name: &'static str) -> Act {
-    Act::Signal { serial, generation: Some(FIRST), pid: 100 + serial, name }
+fn signal(serial: Serial, signal: WorkerSignal) -> Act {
+    Act::Signal { serial, generation: Some(FIRST), pid: 100 + serial, signal }
 }
 
 fn unresponsive(generation: Generation) -> Act {
@@ -264,9 +264,13 @@ fn a_worker_that_boots_too_long_is_killed_and_counts_as_failed() {
     on(&mut table, exited(1), now);
     on(&mut table, forked(FIRST, 0, 102), now);
     let nearly = now + TIMEOUTS.boot - KILL_AFTER;
-    assert_eq!(on(&mut table, Change::Tick, nearly), [signal(2, "PWR")], "it says where it is");
+    assert_eq!(
+        on(&mut table, Change::Tick, nearly),
+        [signal(2, WorkerSignal::Backtraces)],
+        "it says where it is"
+    );
     assert_eq!(on(&mut table, Change::Tick, nearly), [], "once");
-    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.boot)[0], signal(2, "KILL"));
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.boot)[0], signal(2, WorkerSignal::Kill));
     let acts = on(&mut table, exited(2), now + TIMEOUTS.boot);
     assert_eq!(gone(&acts)[0].cause, Cause::SlowBoot);
 }
@@ -275,12 +279,12 @@ fn a_worker_that_boots_too_long_is_killed_and_counts_as_failed() {
 fn a_stuck_worker_is_replaced_and_killed_when_its_other_requests_have_finished() {
     let (mut table, now) = settled(1);
     let acts = on(&mut table, Change::Health(1, Health::Stuck), now);
-    assert_eq!(acts[..2], [close(1), signal(1, "PWR")]);
+    assert_eq!(acts[..2], [close(1), signal(1, WorkerSignal::Backtraces)]);
     assert!(matches!(acts[2], Act::Fork { serial: 2, .. }), "its replacement does not wait");
     carry_out(&mut table, vec![acts[2].clone()], now);
     assert_eq!(on(&mut table, Change::Tick, now + 5 * SECOND), [], "others are served");
     on(&mut table, Change::Health(1, Health::OthersFinished), now + 6 * SECOND);
-    assert_eq!(on(&mut table, Change::Tick, now + 6 * SECOND), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + 6 * SECOND), [signal(1, WorkerSignal::Kill)]);
     let acts = on(&mut table, exited(1), now + 6 * SECOND);
     assert_eq!(gone(&acts)[0].cause, Cause::Stuck);
 }
@@ -292,18 +296,18 @@ fn a_stuck_worker_gets_a_second_for_its_backtraces_and_shutdown_for_its_requests
     carry_out(&mut table, acts, now);
     on(&mut table, Change::Health(1, Health::OthersFinished), now);
     assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER / 2), []);
-    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, WorkerSignal::Kill)]);
     let (mut table, now) = settled(1);
     let acts = on(&mut table, Change::Health(1, Health::Stuck), now);
     carry_out(&mut table, acts, now);
-    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(1, WorkerSignal::Kill)]);
 }
 
 #[test]
 fn a_frozen_worker_is_killed_and_replaced_at_once() {
     let (mut table, now) = settled(1);
     let acts = on(&mut table, Change::Health(1, Health::Frozen), now);
-    assert_eq!(acts, [close(1), signal(1, "KILL"), fork(FIRST, 1, 2)]);
+    assert_eq!(acts, [close(1), signal(1, WorkerSignal::Kill), fork(FIRST, 1, 2)]);
     let acts = on(&mut table, exited(1), now);
     assert_eq!(gone(&acts)[0].cause, Cause::Frozen);
 }
@@ -379,7 +383,7 @@ fn draining_ends_empty_and_kills_workers_that_do_not_finish() {
     let (mut table, now) = settled(2);
     assert_eq!(of_processes(table.drain(now)), [close(1), close(2)]);
     assert_eq!(gone(&on(&mut table, drained(1), now))[0].cause, Cause::Ordered);
-    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(2, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(2, WorkerSignal::Kill)]);
     let acts = on(&mut table, exited(2), now + TIMEOUTS.shutdown);
     assert!(matches!(
         &acts[..],
@@ -390,7 +394,7 @@ fn draining_ends_empty_and_kills_workers_that_do_not_finish() {
 #[test]
 fn workers_of_a_dead_template_serve_until_those_of_a_new_one_take_over() {
     let (mut table, now) = settled(2);
-    assert_eq!(on(&mut table, died(FIRST), now), [start(2, FIRST_CODE)]);
+    assert_eq!(on(&mut table, died(FIRST), now), [start(2, FIRST_RELEASE)]);
     assert_eq!(table.signal_by(1), None);
     assert_eq!(up(&table), [1, 2]);
     let acts = on(&mut table, booted(2), now);
@@ -415,7 +419,7 @@ fn a_template_that_does_not_fork_in_time_is_replaced() {
     let acts = on(&mut table, Change::Tick, now + ORDER_TIMEOUT);
     assert_eq!(acts[0], unresponsive(FIRST));
     assert_eq!(gone(&acts)[0].serial, 3, "the fork that never came");
-    assert_eq!(acts.last(), Some(&start(2, FIRST_CODE)));
+    assert_eq!(acts.last(), Some(&start(2, FIRST_RELEASE)));
     let acts = on(&mut table, booted(2), now);
     carry_out(&mut table, acts, now);
     assert_eq!(table.rows().filter(|row| row.stage == Stage::Up && row.generation == 2).count(), 2);
@@ -440,9 +444,13 @@ fn a_worker_whose_links_have_ended_is_killed_and_its_template_left_alone_until_i
     let acts = on(&mut table, lost(1), now);
     assert_eq!(acts[0], close(1));
     carry_out(&mut table, acts, now);
-    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, WorkerSignal::Kill)]);
     let late = now + 2 * ORDER_TIMEOUT;
-    assert_eq!(on(&mut table, Change::Tick, late), [signal(1, "KILL")], "the template has nothing to report");
+    assert_eq!(
+        on(&mut table, Change::Tick, late),
+        [signal(1, WorkerSignal::Kill)],
+        "the template has nothing to report"
+    );
     assert_eq!(on(&mut table, ended(1), late), []);
     assert_eq!(gone(&on(&mut table, exited(1), late)).len(), 1);
 }
@@ -480,7 +488,7 @@ fn a_server_whose_templates_die_before_a_worker_is_ready_gives_up() {
         assert_eq!(gives_up, generation == HOPELESS, "{acts:?}");
         now += RETRY_AT_START;
         let again = on(&mut table, Change::Tick, now);
-        assert_eq!(again.contains(&start(generation + 1, FIRST_CODE)), !gives_up, "{again:?}");
+        assert_eq!(again.contains(&start(generation + 1, FIRST_RELEASE)), !gives_up, "{again:?}");
     }
 }
 
@@ -489,7 +497,7 @@ fn a_template_that_dies_later_is_tried_as_long_as_it_takes() {
     let (mut table, mut now) = settled(1);
     let mut acts = on(&mut table, died(FIRST), now);
     for generation in 2..20 {
-        while !acts.contains(&start(generation, FIRST_CODE)) {
+        while !acts.contains(&start(generation, FIRST_RELEASE)) {
             now += SECOND;
             acts = on(&mut table, Change::Tick, now);
         }
@@ -519,9 +527,9 @@ fn a_template_that_boots_too_long_is_tried_again_later() {
     let why = TemplateEnd::Failed { why, place: String::new() };
     assert_eq!(on(&mut table, Change::Tick, now), [Act::EndTemplate { generation: 2, why }]);
     assert_eq!(on(&mut table, Change::Tick, now + RETRY - SECOND), []);
-    assert_eq!(on(&mut table, Change::Tick, now + RETRY), [start(3, FIRST_CODE)]);
+    assert_eq!(on(&mut table, Change::Tick, now + RETRY), [start(3, FIRST_RELEASE)]);
     assert_eq!(on(&mut table, died(3), now + RETRY), []);
-    assert_eq!(on(&mut table, Change::Tick, now + 2 * RETRY), [start(4, FIRST_CODE)]);
+    assert_eq!(on(&mut table, Change::Tick, now + 2 * RETRY), [start(4, FIRST_RELEASE)]);
     assert_eq!(up(&table), [1], "the old worker serves all the time");
 }
 
@@ -555,15 +563,13 @@ fn a_recycled_worker_stays_when_its_successor_fails() {
 fn a_worker_that_is_killed_is_replaced_at_once() {
     let (mut table, now) = settled(2);
     let acts = kill(&mut table, 1, now);
-    assert_eq!(acts, [close(1), signal(1, "KILL"), fork(FIRST, 2, 3)]);
+    assert_eq!(acts, [close(1), signal(1, WorkerSignal::Kill), fork(FIRST, 2, 3)]);
     let acts = on(&mut table, exited(1), now);
     assert_eq!((gone(&acts)[0].killed, gone(&acts)[0].cause), (true, Cause::Ordered));
 }
 
-const ATTACHED: Capabilities = Capabilities { can_replace: false, can_fork: false };
-
 fn attached_at(now: Instant) -> Reconciler {
-    Reconciler::new(ATTACHED, wish(vec![1]), 1, settings::Workers::exactly(1), now)
+    Reconciler::new(Capabilities::ATTACHED, wish(vec![1]), 1, settings::Workers::exactly(1), now)
 }
 
 /// Returns a reconciler whose only worker is the process that has started the front, and is up.
@@ -622,7 +628,7 @@ fn an_attached_worker_that_does_not_finish_is_told_so() {
     let (mut table, now) = attached();
     assert_eq!(of_processes(table.drain(now)), [close(1)]);
     let late = now + TIMEOUTS.shutdown;
-    assert_eq!(on(&mut table, Change::Tick, late), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, late), [signal(1, WorkerSignal::Kill)]);
     let acts = on(&mut table, drained(1), late);
     assert!(matches!(acts[..], [Act::Gone(_), Act::Reached(Milestone::Empty)]), "{acts:?}");
 }
@@ -645,7 +651,7 @@ fn by_pool(acts: &[Act]) -> [usize; 2] {
 
 #[test]
 fn each_pool_has_its_own_number_of_workers() {
-    let mut world = World::booting(vec![2, 3], FORKING);
+    let mut world = World::booting(vec![2, 3], Capabilities::TEMPLATE);
     world.work(20);
     assert_eq!((by_pool(&world.acts), world.open.len()), ([2, 3], 5));
     assert!(world.machine.is_complete());
@@ -665,7 +671,7 @@ proptest! {
     #[test]
     fn bookkeeping_holds(steps in proptest::collection::vec(steps(), 1..150), reforks: bool, others in 0usize..3) {
         let counts = if others == 0 { vec![3] } else { vec![2, others] };
-        let mut world = World::booting(counts.clone(), FORKING);
+        let mut world = World::booting(counts.clone(), Capabilities::TEMPLATE);
         world.machine.wish.refork_after = reforks.then_some(50);
         for (step, number) in steps {
             world.step(step, number);

@@ -1,11 +1,9 @@
 //! The wish: the processes that should exist.
 
 use super::recycle::Limits;
+use crate::process::ReleaseId;
 use settings::Step;
 use std::time::Duration;
-
-/// The number of a version of the app's code and settings. Each reload reads a new version.
-pub type Code = u32;
 
 /// The number of a pool of workers: its index in [`Wish::counts`].
 pub type Pool = usize;
@@ -16,8 +14,8 @@ pub const DEFAULT: Pool = 0;
 /// The processes that should exist. Only reloads, signals, the load and limits change this value.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// The code in force, which replacement templates load.
-    pub code: Code,
+    /// The release in force, which replacement templates load.
+    pub release: ReleaseId,
     /// The number of workers of each pool. All of them are forked from the same template.
     pub counts: Vec<usize>,
     /// When workers are replaced.
@@ -72,11 +70,55 @@ impl Default for Plan {
     }
 }
 
-/// The abilities of the source of workers.
+/// The abilities of a [source](crate::spawner) of workers, for everything that has to know them before there
+/// is one. A new source adds a constant here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether a worker can be ended and another worker started instead, also with other code.
     pub can_replace: bool,
     /// Whether a worker can leave a template behind.
     pub can_fork: bool,
+    /// How many times longer than `timeouts.worker_boot` a worker may take until it is ready.
+    pub boot_factor: u32,
+    /// Whether a worker returns requests that it has not started. Only then some are sent in advance.
+    pub returns_requests: bool,
+    pub signals: Signals,
+}
+
+/// How workers are signalled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signals {
+    /// Directly, if the system guarantees that no other process gets the signal, else by the template.
+    Direct,
+    /// Like `Direct`, but asked for backtraces only once they catch that signal: it would end a virtual
+    /// machine that is still starting.
+    DirectOnceCaught,
+    /// By messages to the process, which signals itself.
+    Messages,
+}
+
+impl Capabilities {
+    /// A template that forks workers.
+    pub const TEMPLATE: Capabilities = Capabilities {
+        can_replace: true,
+        can_fork: true,
+        boot_factor: 1,
+        returns_requests: true,
+        signals: Signals::Direct,
+    };
+    /// Workers that are started one by one. Each loads the app itself, on a Ruby that takes seconds to start.
+    pub const SPAWNED: Capabilities = Capabilities {
+        can_fork: false,
+        boot_factor: 3,
+        returns_requests: false,
+        signals: Signals::DirectOnceCaught,
+        ..Capabilities::TEMPLATE
+    };
+    /// A process that is both template and worker.
+    pub const ATTACHED: Capabilities = Capabilities {
+        can_replace: false,
+        can_fork: false,
+        signals: Signals::Messages,
+        ..Capabilities::TEMPLATE
+    };
 }

@@ -180,7 +180,7 @@ impl Reconciler {
             (worker.state, worker.since) = (State::Stuck { others_finished: false }, now);
             self.slots.restarts[index] += 1;
             self.acts.push(Act::Close { serial, leaves: None });
-            self.signal(index, "PWR");
+            self.signal(index, WorkerSignal::Backtraces);
         }
     }
 
@@ -354,14 +354,14 @@ impl Reconciler {
         self.set_ending(index, cause);
         if let Some(worker) = self.slots.workers[index].as_mut() {
             worker.killed = true;
-            self.signal(index, "KILL");
+            self.signal(index, WorkerSignal::Kill);
         }
     }
 
-    pub(super) fn signal(&mut self, index: usize, name: &'static str) {
+    pub(super) fn signal(&mut self, index: usize, signal: WorkerSignal) {
         let Some(worker) = &self.slots.workers[index] else { return };
         let generation = (!self.is_orphan(worker)).then_some(worker.generation);
         let (serial, pid) = (worker.serial, worker.pid);
-        self.acts.push(Act::Signal { serial, generation, pid, name });
+        self.acts.push(Act::Signal { serial, generation, pid, signal });
     }
 }

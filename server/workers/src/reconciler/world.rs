@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::process::ExitStatus;
-use crate::room;
+use crate::trial;
 use stats::{ReloadOutcome, ReloadWish};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ pub(super) struct World {
     pub(super) templates: BTreeSet<Generation>,
     pub(super) booting: Vec<Generation>,
     /// The code of each generation that was started.
-    codes: BTreeMap<Generation, Code>,
+    releases: BTreeMap<Generation, ReleaseId>,
     /// The workers that the front sends requests to.
     pub(super) open: BTreeSet<Serial>,
     /// The workers whose fork was ordered, and those that were reported gone.
@@ -34,7 +34,7 @@ pub(super) struct World {
 
 pub(super) fn wish(counts: Vec<usize>) -> Wish {
     Wish {
-        code: FIRST_CODE,
+        release: FIRST_RELEASE,
         counts,
         limits: recycle::Limits::default(),
         refork_after: None,
@@ -42,8 +42,6 @@ pub(super) fn wish(counts: Vec<usize>) -> Wish {
         phase: Phase::Serving,
     }
 }
-
-pub(super) const FORKING: Capabilities = Capabilities { can_replace: true, can_fork: true };
 
 impl World {
     /// Starts with a booting template.
@@ -57,7 +55,7 @@ impl World {
             forking: None,
             templates: BTreeSet::from([FIRST]),
             booting: vec![FIRST],
-            codes: BTreeMap::from([(FIRST, FIRST_CODE)]),
+            releases: BTreeMap::from([(FIRST, FIRST_RELEASE)]),
             open: BTreeSet::new(),
             begun: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -70,7 +68,7 @@ impl World {
 
     /// Starts with all workers up.
     pub(super) fn with(wanted: usize, plan: Plan) -> World {
-        let mut world = World::booting(vec![wanted], FORKING);
+        let mut world = World::booting(vec![wanted], Capabilities::TEMPLATE);
         world.work(20);
         assert_eq!(world.open.len(), wanted);
         world.plan = plan;
@@ -88,7 +86,7 @@ impl World {
         let (mut left, mut all) = (VecDeque::from(acts), Vec::new());
         while let Some(act) = left.pop_front() {
             let seen = match &act {
-                Act::Try(Trial::Read(code)) => Some(Change::Read(*code, Ok(self.plan.clone()))),
+                Act::Try(Trial::Read(release)) => Some(Change::Read(*release, Ok(self.plan.clone()))),
                 Act::Try(Trial::Weigh) => Some(Change::Weighed(self.figures())),
                 _ => None,
             };
@@ -103,10 +101,10 @@ impl World {
     }
 
     /// Returns figures with which `serving` workers stay in place.
-    fn figures(&self) -> room::Figures {
+    fn figures(&self) -> trial::Figures {
         let leaving = self.machine.wanted().saturating_sub(self.serving).max(1) as u64;
         let available = (self.serving > 0).then_some(0);
-        room::Figures { available, template: (leaving - 1) * 10, template_alone: 0, worker: 10 }
+        trial::Figures { available, template: (leaving - 1) * 10, template_alone: 0, worker: 10 }
     }
 
     fn act(&mut self, act: &Act) {
@@ -117,8 +115,8 @@ impl World {
                 assert!(self.forking.replace((*generation, *index, *serial)).is_none(), "two forks");
                 assert!(self.begun.insert(*serial), "a number is given once");
             }
-            Act::StartTemplate { generation, code } => {
-                assert!(self.codes.insert(*generation, *code).is_none(), "a number is given once");
+            Act::StartTemplate { generation, release } => {
+                assert!(self.releases.insert(*generation, *release).is_none(), "a number is given once");
                 self.templates.insert(*generation);
                 self.booting.push(*generation);
             }
@@ -135,8 +133,8 @@ impl World {
                         self.machine.up(DEFAULT) >= self.machine.wish.counts[DEFAULT],
                         "it has a successor"
                     );
-                    let code = self.machine.code_of(*generation).unwrap();
-                    assert!(self.codes.insert(*generation, code).is_none(), "a number is given once");
+                    let release = self.machine.release_of(*generation).unwrap();
+                    assert!(self.releases.insert(*generation, release).is_none(), "a number is given once");
                     self.templates.insert(*generation);
                     self.booting.push(*generation);
                 }
@@ -152,12 +150,12 @@ impl World {
                 assert!(self.begun.contains(&exit.serial), "never forked");
                 assert!(self.gone.insert(exit.serial), "gone twice");
             }
-            Act::Reached(Milestone::Reloaded { outcome, code, .. }) => {
+            Act::Reached(Milestone::Reloaded { outcome, release, .. }) => {
                 use ReloadOutcome::{Done, NoWayBack, Undone};
                 let names_code = matches!(outcome, Done | NoWayBack)
                     || (*outcome == Undone && self.last_words() == Some("reload: the old code serves again"));
                 if names_code {
-                    assert_eq!(self.codes_that_serve(), BTreeSet::from([*code]), "{outcome:?}");
+                    assert_eq!(self.releases_that_serve(), BTreeSet::from([*release]), "{outcome:?}");
                 }
             }
             _ => {}
@@ -177,9 +175,9 @@ impl World {
         self.forking = self.forking.filter(|(by, ..)| *by != generation);
     }
 
-    pub(super) fn codes_that_serve(&self) -> BTreeSet<Code> {
+    pub(super) fn releases_that_serve(&self) -> BTreeSet<ReleaseId> {
         let open = self.machine.rows().filter(|row| self.open.contains(&row.serial));
-        open.map(|row| self.codes[&row.generation]).collect()
+        open.map(|row| self.releases[&row.generation]).collect()
     }
 
     /// Returns the number of workers of a pool that the front sends requests to.
@@ -333,7 +331,7 @@ impl World {
         assert_eq!(self.generations().len(), 1);
         assert_eq!(self.templates, self.generations());
         assert_eq!(self.begun.len(), self.gone.len() + self.machine.wanted());
-        assert_eq!(self.codes_that_serve(), BTreeSet::from([self.machine.wish().code]));
+        assert_eq!(self.releases_that_serve(), BTreeSet::from([self.machine.wish().release]));
     }
 
     /// Lets a step take place: `what` happens to the process with this number.

@@ -8,6 +8,7 @@
 //! [`TemplateMessage`]: super::TemplateMessage
 
 use super::{BootConfig, ServiceOrder};
+use crate::process::WorkerSignal;
 use queue::{PoolIndex, Serial};
 use settings::Pool;
 use std::io;
@@ -64,7 +65,7 @@ pub(crate) trait Source: Send {
     ///
     /// # Errors
     /// Fails if the template is gone or does not read.
-    fn kill(&self, pid: u32, signal: &str) -> io::Result<()>;
+    fn kill(&self, pid: u32, signal: WorkerSignal) -> io::Result<()>;
 
     /// Orders a process for a service of the app.
     ///

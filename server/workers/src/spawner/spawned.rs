@@ -16,7 +16,7 @@ use super::template::TemplateReport;
 use super::{BootConfig, Booted, ServiceOrder, TemplateMessage};
 use crate::messages::{Connections, Descriptors, End, NewLink, ThreadMessage};
 use crate::os;
-use crate::process::{ExitStatus, Generation, Process};
+use crate::process::{ExitStatus, Generation, Process, WorkerSignal};
 use crate::scores::Scores;
 use crate::shared::Shared;
 use queue::{PoolIndex, Serial};
@@ -173,17 +173,11 @@ impl Source for Spawner {
         }
     }
 
-    fn kill(&self, pid: u32, name: &str) -> io::Result<()> {
-        let signal = match name {
-            "KILL" => Signal::KILL,
-            "TERM" => Signal::TERM,
-            "URG" => Signal::URG,
-            _ => Signal::POWER,
-        };
+    fn kill(&self, pid: u32, signal: WorkerSignal) -> io::Result<()> {
         let workers = self.common.workers();
         if let Some(worker) = workers.values().find(|worker| worker.child.id() == pid) {
             // The process may have just ended.
-            let _ = kill_process(Pid::from_child(&worker.child), signal);
+            let _ = kill_process(Pid::from_child(&worker.child), signal.number());
         }
         Ok(())
     }

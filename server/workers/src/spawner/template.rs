@@ -4,8 +4,8 @@ use super::message::{self, TemplateMessage};
 use super::source::{Exit, Source};
 use super::{BootConfig, Prepared, ServiceOrder, pools, seats};
 use crate::os;
-use crate::process::Generation;
 use crate::process::Process as Known;
+use crate::process::{Generation, WorkerSignal};
 use queue::{PoolIndex, Serial};
 use rustix::process::Signal;
 use settings::Pool;
@@ -212,8 +212,8 @@ impl Source for Template {
         self.send(&message::fork(index, pool), &fds)
     }
 
-    fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
-        self.send(&message::kill(pid, signal), &[])
+    fn kill(&self, pid: u32, signal: WorkerSignal) -> io::Result<()> {
+        self.send(&message::kill(pid, signal.name()), &[])
     }
 
     /// Orders a guard with the words of the order, which runs the block in a child process. The guard's

@@ -3,11 +3,11 @@
 use super::templates::RunningTemplate;
 use super::*;
 use crate::messages::{Descriptors, End, NewLink};
+use crate::process::WorkerSignal;
 use crate::progress::Progress;
-use crate::reconciler::{Hopeless, Milestone, Pool, Trial};
+use crate::reconciler::{Hopeless, Milestone, Pool, Signals, Trial};
 use crate::spawner::Template;
-use rustix::process::Signal;
-use sys::process::{DUMP, catches_dump};
+use sys::process::catches_dump;
 
 /// The message when start-up is given up because templates keep dying.
 const TEMPLATES_DIE: &str = "the template keeps dying before a worker is ready; check the app's fork hooks (`before_worker_fork`, \
@@ -17,11 +17,11 @@ impl Supervisor {
     /// Carries out an act. Returns the change if it fails or has a result at once.
     pub(super) fn act(&mut self, act: Act) -> Option<Change> {
         match act {
-            Act::StartTemplate { generation, code } => {
+            Act::StartTemplate { generation, release } => {
                 if self.reconciler.reload_generation() == Some(generation) {
                     self.notify(Notice::Reloading);
                 }
-                let Err(e) = self.start_template(generation, code) else { return None };
+                let Err(e) = self.start_template(generation, release) else { return None };
                 let why = format!("the template cannot be started: {e}");
                 self.log(why.clone());
                 return Some(Change::Template { generation, usable: Err(why) });
@@ -32,13 +32,13 @@ impl Supervisor {
                 self.log(format!("worker {index} cannot be forked: {e}"));
                 return Some(Change::Forked { generation, index, pid: None });
             }
-            Act::Signal { serial, generation, pid, name } => self.signal(serial, generation, pid, name),
+            Act::Signal { serial, generation, pid, signal } => self.signal(serial, generation, pid, signal),
             Act::Open { serial, share } => self.open(serial, share),
             Act::Close { serial, leaves } => return self.close(serial, leaves),
             Act::Gone(exit) => self.gone(exit),
-            Act::Try(Trial::Read(code)) => return Some(Change::Read(code, self.read(code))),
+            Act::Try(Trial::Read(release)) => return Some(Change::Read(release, self.read(release))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
-            Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
+            Act::Try(Trial::Probe(serial, release)) => self.probe(serial, release),
             Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
             Act::Log(text) => self.log(text),
             Act::Tell { to, step } => self.releases.tell(to, step),
@@ -64,8 +64,8 @@ impl Supervisor {
                 }));
             }
             Milestone::Empty => self.outbox.empty = true,
-            Milestone::Reloaded { code, changed, .. } => {
-                self.publish(code);
+            Milestone::Reloaded { release, changed, .. } => {
+                self.publish(release);
                 if changed {
                     self.reloaded_size();
                 }
@@ -79,8 +79,8 @@ impl Supervisor {
         let pool = PoolIndex(pool as u8);
         let worker = Worker::new(pool, generation, self.options.front_threads(), Instant::now());
         self.workers.insert(serial, worker);
-        let code = self.reconciler.code_of(generation).unwrap_or(self.reconciler.wish().code);
-        let pools = pools(&self.releases.get(code).unwrap_or(&self.options.boot).settings);
+        let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
+        let pools = pools(&self.releases.get(release).unwrap_or(&self.options.boot).settings);
         let own = pools.get(usize::from(pool.0)).ok_or_else(|| io::Error::other("there is no such pool"))?;
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
@@ -101,35 +101,29 @@ impl Supervisor {
         template.process.fork(index, serial, (pool, own), &theirs)
     }
 
-    /// Sends a signal directly if the system guarantees that no other process can receive it. Otherwise the
-    /// template sends it, because the template knows whether the process is still its child. An attached
-    /// process gets messages instead of signals.
+    /// Signals a worker as its source allows. A template knows whether the process is still its child, so it
+    /// sends the signals that the system does not guarantee to reach only this process.
     pub(super) fn signal(
         &self,
         serial: Serial,
         generation: Option<Generation>,
         pid: u32,
-        name: &'static str,
+        signal: WorkerSignal,
     ) {
-        if name == "PWR" && self.options.spawns() && !catches_dump(pid) {
-            // The signal would end a virtual machine that is still starting.
+        let signals = self.reconciler.source().signals;
+        if signals == Signals::DirectOnceCaught && signal == WorkerSignal::Backtraces && !catches_dump(pid) {
             return;
         }
         let process = self.workers.get(&serial).and_then(|worker| worker.process.as_ref());
         let direct = |process: &&crate::process::Process| {
-            !self.is_attached() && (process.is_exact() || generation.is_none())
+            signals != Signals::Messages && (process.is_exact() || generation.is_none())
         };
         if let Some(process) = process.filter(direct) {
-            return process.signal(match name {
-                "KILL" => Signal::KILL,
-                "URG" => Signal::URG,
-                _ => DUMP.1,
-            });
+            return process.signal(signal.number());
         }
-        let name = if name == "PWR" { DUMP.0 } else { name };
         if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
             // An unreachable template is replaced, and its workers become orphans.
-            let _ = template.process.kill(pid, name);
+            let _ = template.process.kill(pid, signal);
         }
     }
 

@@ -17,7 +17,7 @@ impl Supervisor {
             orphans::adopt();
         }
         let mut supervisor = Supervisor::new(options).map_err(BootError::Template)?;
-        supervisor.start_template(FIRST, FIRST_CODE).map_err(BootError::Template)?;
+        supervisor.start_template(FIRST, FIRST_RELEASE).map_err(BootError::Template)?;
         let until = tokio::time::Instant::now() + limit;
         supervisor.first_boot(until - asks_before(limit), until).await?;
         Ok(supervisor)

@@ -2,6 +2,7 @@
 //! time, and the source lines of slow ones.
 
 use super::*;
+use crate::process::WorkerSignal;
 use crate::progress::{Decision, Observation};
 use tokio::sync::oneshot;
 use wire::scoreboard::{Busy, Slot};
@@ -119,7 +120,7 @@ impl Supervisor {
     fn ask_traces(&self, serial: Serial) {
         let pid = self.reconciler.rows().find(|row| row.serial == serial).map(|row| row.pid);
         if let Some(pid) = pid {
-            self.signal(serial, self.reconciler.signal_by(serial), pid, "URG");
+            self.signal(serial, self.reconciler.signal_by(serial), pid, WorkerSignal::Traces);
         }
     }
 

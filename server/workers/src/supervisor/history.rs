@@ -74,7 +74,7 @@ mod tests {
 
     fn reloaded(outcome: ReloadOutcome, text: &str) -> Milestone {
         let took = Duration::from_secs(4);
-        Milestone::Reloaded { outcome, code: 2, changed: true, text: text.to_owned(), took }
+        Milestone::Reloaded { outcome, release: 2, changed: true, text: text.to_owned(), took }
     }
 
     #[test]

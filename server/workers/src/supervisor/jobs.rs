@@ -16,7 +16,7 @@
 use super::{Notice, Supervisor};
 use crate::process::Generation;
 use crate::process::Process;
-use crate::reconciler::Code;
+use crate::process::ReleaseId;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,23 +28,25 @@ const AT_THE_END: Duration = Duration::from_secs(5);
 pub(super) struct Jobs {
     running: Vec<Job>,
     /// Code versions whose processes were ended because another version became current.
-    ended: BTreeSet<Code>,
+    ended: BTreeSet<ReleaseId>,
 }
 
 struct Job {
     generation: Generation,
-    code: Code,
+    release: ReleaseId,
     process: Process,
 }
 
 impl Supervisor {
     /// Records the processes that the template of `generation` has started.
     pub(super) fn jobs_started(&mut self, generation: Generation, pids: &[u32]) {
-        let Some(code) = self.reconciler.code_of(generation).filter(|_| !pids.is_empty()) else { return };
-        self.end_jobs(|job| job.code == code && job.generation != generation);
-        let jobs = pids.iter().map(|pid| Job { generation, code, process: Process::open(*pid) });
+        let Some(release) = self.reconciler.release_of(generation).filter(|_| !pids.is_empty()) else {
+            return;
+        };
+        self.end_jobs(|job| job.release == release && job.generation != generation);
+        let jobs = pids.iter().map(|pid| Job { generation, release, process: Process::open(*pid) });
         self.subjects.jobs.running.extend(jobs);
-        self.subjects.jobs.ended.remove(&code);
+        self.subjects.jobs.ended.remove(&release);
     }
 
     /// Ends processes of other code, and starts them again when their code is current again. Called after
@@ -55,21 +57,27 @@ impl Supervisor {
         {
             return;
         }
-        let code = self.reconciler.code_in_charge();
-        let others: BTreeSet<Code> =
-            self.subjects.jobs.running.iter().map(|job| job.code).filter(|other| *other != code).collect();
+        let release = self.reconciler.release_in_charge();
+        let others: BTreeSet<ReleaseId> = self
+            .subjects
+            .jobs
+            .running
+            .iter()
+            .map(|job| job.release)
+            .filter(|other| *other != release)
+            .collect();
         if !others.is_empty() {
-            self.end_jobs(|job| job.code != code);
+            self.end_jobs(|job| job.release != release);
             self.subjects.jobs.ended.extend(others);
         }
-        if !self.subjects.jobs.ended.contains(&code) {
+        if !self.subjects.jobs.ended.contains(&release) {
             return;
         }
-        let of_code = |generation: &Generation| self.reconciler.code_of(*generation) == Some(code);
+        let of_code = |generation: &Generation| self.reconciler.release_of(*generation) == Some(release);
         let mut ready = self.templates.iter().rev().filter(|(_, template)| template.facts.is_some());
         // Without a template, another one will be started, which runs the hooks anyway.
         if let Some((_, template)) = ready.find(|(generation, _)| of_code(generation)) {
-            self.subjects.jobs.ended.remove(&code);
+            self.subjects.jobs.ended.remove(&release);
             if template.process.tell(&crate::spawner::message::before_fork()).is_ok() {
                 self.notify(Notice::Log(
                     "running the before_fork hooks again: their processes were stopped when other code took over".to_owned(),

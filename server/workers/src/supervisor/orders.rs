@@ -1,7 +1,8 @@
 //! The front's side of a pool: how it is configured, what it may be ordered to do, and what it reports.
 
 use super::sizing::Sizing;
-use crate::reconciler::{Capabilities, Code, Row};
+use crate::process::ReleaseId;
+use crate::reconciler::{Capabilities, Row};
 use crate::spawner::{BootConfig, ServiceOrder, without_fork};
 use queue::{PoolIndex, Serial};
 use settings::puma::Call;
@@ -31,15 +32,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns whether workers are spawned, because this Ruby cannot fork.
-    pub(super) fn spawns(&self) -> bool {
-        self.attached.is_none() && without_fork(&self.boot.settings).is_some()
-    }
-
     /// Returns what the source of the workers can do.
     pub(super) fn source(&self) -> Capabilities {
-        let can_replace = self.attached.is_none();
-        Capabilities { can_replace, can_fork: can_replace && !self.spawns() }
+        match (&self.attached, without_fork(&self.boot.settings)) {
+            (Some(_), _) => Capabilities::ATTACHED,
+            (None, Some(_)) => Capabilities::SPAWNED,
+            (None, None) => Capabilities::TEMPLATE,
+        }
     }
 
     pub(super) fn workers(&self) -> settings::Workers {
@@ -80,12 +79,12 @@ impl Options {
 pub struct Refresh(pub(super) Rc<Read>);
 
 /// Reads the release with this number, or completes it by the calls that its `puma.rb` has made.
-pub(super) type Read = dyn Fn(Code, Option<&[Call]>) -> Result<BootConfig, String>;
+pub(super) type Read = dyn Fn(ReleaseId, Option<&[Call]>) -> Result<BootConfig, String>;
 
 impl Refresh {
     /// `read` returns a message if the release cannot be read. It is called first without calls, and again
     /// with those of `puma.rb` if the app has that file.
-    pub fn new(read: impl Fn(Code, Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
+    pub fn new(read: impl Fn(ReleaseId, Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
         Refresh(Rc::new(read))
     }
 }
@@ -140,10 +139,10 @@ pub enum Notice {
     /// New code is loaded.
     Reloading,
     /// This release serves, and the one before does not.
-    Reloaded(Code),
+    Reloaded(ReleaseId),
     /// The app of a release has been loaded, for a reload or because its template had died.
     Declared {
-        release: Code,
+        release: ReleaseId,
         services: Vec<Service>,
         /// How its middleware handles files.
         files: Vec<String>,

@@ -1,15 +1,16 @@
 //! The settings of each version of the code, and the callers of reloads.
 
 use super::*;
-use crate::reconciler::{Caller, Code, Plan};
+use crate::process::ReleaseId;
+use crate::reconciler::{Caller, Plan};
 use crate::spawner::BootConfig;
 use stats::ReloadStep;
 
 pub(super) struct Releases {
     /// The start configuration of each code version: the one that a reload brings and the one before.
-    boots: BTreeMap<Code, BootConfig>,
+    boots: BTreeMap<ReleaseId, BootConfig>,
     /// The code version whose settings are in force.
-    published: Code,
+    in_force: ReleaseId,
     callers: BTreeMap<Caller, Follower>,
     last_caller: Caller,
 }
@@ -17,8 +18,8 @@ pub(super) struct Releases {
 impl Releases {
     /// `boot` is the start configuration of the first template.
     pub(super) fn new(boot: BootConfig) -> Releases {
-        let boots = BTreeMap::from([(FIRST_CODE, boot)]);
-        Releases { boots, published: FIRST_CODE, callers: BTreeMap::new(), last_caller: 0 }
+        let boots = BTreeMap::from([(FIRST_RELEASE, boot)]);
+        Releases { boots, in_force: FIRST_RELEASE, callers: BTreeMap::new(), last_caller: 0 }
     }
 
     /// Adds the caller of a reload.
@@ -39,27 +40,27 @@ impl Releases {
         }
     }
 
-    pub(super) fn insert(&mut self, code: Code, boot: BootConfig) {
-        self.boots.insert(code, boot);
+    pub(super) fn insert(&mut self, release: ReleaseId, boot: BootConfig) {
+        self.boots.insert(release, boot);
     }
 
-    pub(super) fn get(&self, code: Code) -> Option<&BootConfig> {
-        self.boots.get(&code)
+    pub(super) fn get(&self, release: ReleaseId) -> Option<&BootConfig> {
+        self.boots.get(&release)
     }
 
     /// Returns how to start a template with this code. The list of files is that of the configuration `now`.
-    pub(super) fn boot_config(&self, code: Code, now: &BootConfig) -> BootConfig {
-        BootConfig { unlink: now.unlink.clone(), ..self.get(code).unwrap_or(now).clone() }
+    pub(super) fn boot_config(&self, release: ReleaseId, now: &BootConfig) -> BootConfig {
+        BootConfig { unlink: now.unlink.clone(), ..self.get(release).unwrap_or(now).clone() }
     }
 }
 
 impl Supervisor {
     /// Reads the settings of new code. The plan of its reload is that of the settings in force.
-    pub(super) fn read(&mut self, code: Code) -> Result<Plan, String> {
-        let boot = (self.options.refresh.0)(code, None)?;
-        let before = self.reconciler.wish().code;
-        self.releases.boots.retain(|code, _| *code == before);
-        self.releases.insert(code, boot);
+    pub(super) fn read(&mut self, release: ReleaseId) -> Result<Plan, String> {
+        let boot = (self.options.refresh.0)(release, None)?;
+        let before = self.reconciler.wish().release;
+        self.releases.boots.retain(|release, _| *release == before);
+        self.releases.insert(release, boot);
         let settings = self.options.settings.borrow();
         let reload = &settings.reload;
         if settings.process.environment == "development" {
@@ -70,14 +71,14 @@ impl Supervisor {
     }
 
     /// Puts the settings that were read with this code in force.
-    pub(super) fn publish(&mut self, code: Code) {
-        if self.releases.published == code {
+    pub(super) fn publish(&mut self, release: ReleaseId) {
+        if self.releases.in_force == release {
             return;
         }
-        if let Some(boot) = self.releases.get(code).cloned() {
-            self.notify(Notice::Reloaded(code));
+        if let Some(boot) = self.releases.get(release).cloned() {
+            self.notify(Notice::Reloaded(release));
             self.options.boot = BootConfig { unlink: self.options.boot.unlink.clone(), ..boot };
-            self.releases.published = code;
+            self.releases.in_force = release;
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::process::Process;
-use crate::reconciler::{Code, End, TemplateEnd};
+use crate::process::ReleaseId;
+use crate::reconciler::{End, TemplateEnd};
 use crate::spawner::{Booted, Source, Spawner, Template, TemplateMessage, message, without_fork};
 use std::os::fd::AsFd;
 
@@ -23,8 +24,8 @@ impl RunningTemplate {
 }
 
 impl Supervisor {
-    pub(super) fn start_template(&mut self, generation: Generation, code: Code) -> io::Result<()> {
-        let boot = self.releases.boot_config(code, &self.options.boot);
+    pub(super) fn start_template(&mut self, generation: Generation, release: ReleaseId) -> io::Result<()> {
+        let boot = self.releases.boot_config(release, &self.options.boot);
         let (links, sizes) = self.template_sizes();
         let (scoreboard, to) = (self.shared.scoreboard().memory().as_fd(), self.inbox.templates.0.clone());
         let template = if let Some(socket) = &self.options.attached {
@@ -49,12 +50,12 @@ impl Supervisor {
         evaluated: settings::puma::Evaluated,
     ) -> Result<(), String> {
         let calls = evaluated.map_err(|refusal| refusal.to_string())?;
-        if let Some(code) = self.reconciler.code_to_read(generation) {
-            let boot = (self.options.refresh.0)(code, Some(&calls))?;
-            self.releases.insert(code, boot);
+        if let Some(release) = self.reconciler.release_to_read(generation) {
+            let boot = (self.options.refresh.0)(release, Some(&calls))?;
+            self.releases.insert(release, boot);
         }
-        let code = self.reconciler.code_of(generation).unwrap_or(self.reconciler.wish().code);
-        let boot = self.releases.boot_config(code, &self.options.boot);
+        let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
+        let boot = self.releases.boot_config(release, &self.options.boot);
         let (links, sizes) = self.template_sizes();
         let Some(template) = self.templates.get(&generation) else { return Ok(()) };
         let booted = template.process.boot(&boot, links, self.shared.scoreboard().memory().as_fd(), sizes);
@@ -106,7 +107,7 @@ impl Supervisor {
     }
 
     fn declared(&mut self, generation: Generation, facts: AppFacts) {
-        if let Some(release) = self.reconciler.code_of(generation) {
+        if let Some(release) = self.reconciler.release_of(generation) {
             let (services, files) = (facts.services, facts.files);
             self.notify(Notice::Declared { release, services, files });
         }

@@ -1,12 +1,18 @@
 //! Answers the questions about new code: whether memory has room for it, whether its first worker responds,
-//! and whether that worker does as well as the old ones.
+//! and whether that worker does as well as the old ones. [`crate::trial`] judges the figures.
 
 use super::*;
-use crate::reconciler::Code;
-use crate::room::Figures;
-use crate::verdict::{self, verdict};
+use crate::call::{Call, CallBody, CallState};
+use crate::local::Local;
+use crate::process::ReleaseId;
+use crate::reply::ReplyEvent;
+use crate::trial::{self, Figures, verdict};
+use handler::Trace;
 use queue::Tally;
 use settings::Machine;
+use std::future::poll_fn;
+use std::rc::Rc;
+use wire::request::{Encoder, Head, Put};
 
 /// How long the memory check waits for the end of a template.
 const ENDING: Duration = Duration::from_secs(1);
@@ -93,8 +99,8 @@ impl Supervisor {
         });
     }
 
-    pub(super) fn probe(&mut self, serial: Serial, code: Code) {
-        let Some(settings) = self.releases.get(code).map(|boot| boot.settings.clone()) else { return };
+    pub(super) fn probe(&mut self, serial: Serial, release: ReleaseId) {
+        let Some(settings) = self.releases.get(release).map(|boot| boot.settings.clone()) else { return };
         let configured = !settings.reload.probe.is_empty();
         let targets = match (configured, settings.rack.warmup.is_empty()) {
             (true, _) => settings.reload.probe.clone(),
@@ -153,7 +159,85 @@ impl Supervisor {
         let resident = |row: Row| sys::process::rss_bytes(row.pid);
         let ours = up().find(|row| row.serial == new).map_or(0, resident);
         let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
-        verdict::weigh(ours, &others)
+        trial::weigh(ours, &others)
+    }
+}
+
+// The front thread's side. Probe requests are the server's own: they have no position in the queue and are
+// never sent to another worker.
+
+impl Local {
+    /// Sends a probe request to a worker that gets no client requests.
+    pub(crate) fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
+        let now = Instant::now();
+        let call = call(target, self.monotonic_us(now), now);
+        let Some(link) = self.link(serial) else {
+            return self
+                .shared()
+                .report(SupervisorMessage::Probed { serial, result: Err("its link ended".to_owned()) });
+        };
+        call.sent_to(serial, link.index);
+        match link.send(call.clone()) {
+            Ok(id) => call.set_state(CallState::Sent { ticket: None, serial, id }),
+            Err(e) => {
+                return self
+                    .shared()
+                    .report(SupervisorMessage::Probed { serial, result: Err(e.to_string()) });
+            }
+        }
+        let local = self.clone();
+        net::task::spawn_local(async move {
+            let result = match tokio::time::timeout(limit, status(&call)).await {
+                Ok(result) => result,
+                Err(_) => Err(format!("no response within {} s", limit.as_secs_f64())),
+            };
+            if call.state() != CallState::Finished {
+                local.abandon(&call);
+            }
+            local.shared().report(SupervisorMessage::Probed { serial, result });
+        });
+    }
+}
+
+/// Creates a GET request for `target` that appears to come from this machine. It belongs to the pool of the
+/// worker on trial, whatever its path is.
+fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),
+        None => ((0, target.len() as u32), (0, 0)),
+    };
+    let head = Head {
+        version: 11,
+        https: false,
+        remote_port: 0,
+        measure: false,
+        switch: false,
+        asked_us,
+        method: b"GET",
+        target: target.as_bytes(),
+        path,
+        query,
+        remote_addr: b"127.0.0.1",
+        server_name: b"localhost",
+        server_port: b"80",
+    };
+    let mut frame = Vec::new();
+    let mut encoder = Encoder::new(&mut frame, &head);
+    encoder.field(b"host", b"localhost");
+    encoder.field(b"user-agent", b"Firebrick reload");
+    encoder.finish(Put::None);
+    Rc::new(Call::new(frame, CallBody::Nothing, Rc::new(Trace::default()), None, PoolIndex::DEFAULT, now))
+}
+
+/// Returns the status of the response, or the reason why there is none.
+async fn status(call: &Call) -> Result<u16, String> {
+    loop {
+        match poll_fn(|cx| call.reply.poll_event(cx)).await {
+            ReplyEvent::Interim(..) | ReplyEvent::Postponed => {}
+            ReplyEvent::Head(head) => return Ok(head.status),
+            ReplyEvent::Hijacked(_) => return Err("the app took the connection over".to_owned()),
+            ReplyEvent::Failed(failure) => return Err(failure.reason.to_string()),
+        }
     }
 }
 

@@ -172,7 +172,7 @@ impl Reconciler {
     fn boot(&mut self, text: &str) {
         self.rules.reload.state = State::Booting { loaded: false };
         self.step(text.to_owned());
-        if let Some(new) = self.start_trial(self.rules.reload.course.code) {
+        if let Some(new) = self.start_trial(self.rules.reload.course.release) {
             self.rules.reload.course.new = new;
         }
         self.balance();
@@ -183,7 +183,7 @@ impl Reconciler {
             return self.watch();
         };
         self.rules.reload.state = State::Probing;
-        self.acts.push(Act::Try(Trial::Probe(serial, self.rules.reload.course.code)));
+        self.acts.push(Act::Try(Trial::Probe(serial, self.rules.reload.course.release)));
     }
 
     fn watch(&mut self) {
@@ -291,7 +291,7 @@ impl Reconciler {
     pub(super) fn end_reload(&mut self, outcome: ReloadOutcome, text: String) {
         let reload = &mut self.rules.reload;
         reload.story.unwanted = None;
-        let Course { before, code, .. } = reload.course;
+        let Course { before, release, .. } = reload.course;
         let (caller, took) = (reload.story.caller.take(), self.now - reload.story.begun);
         let (line, result) = match outcome {
             ReloadOutcome::Done | ReloadOutcome::Undone => (format!("reload: {text}"), Ok(text.clone())),
@@ -300,8 +300,8 @@ impl Reconciler {
         };
         let (met, undo) = (reload.story.met, reload.story.undo);
         match outcome {
-            ReloadOutcome::Done | ReloadOutcome::NoWayBack => self.wish.code = code,
-            ReloadOutcome::Undone => self.wish.code = before,
+            ReloadOutcome::Done | ReloadOutcome::NoWayBack => self.wish.release = release,
+            ReloadOutcome::Undone => self.wish.release = before,
             _ => {}
         }
         let changed = outcome != ReloadOutcome::Failed;
@@ -314,7 +314,7 @@ impl Reconciler {
             outcome => outcome,
         };
         self.log(line);
-        self.reached(Milestone::Reloaded { outcome, code: self.wish.code, changed, text, took });
+        self.reached(Milestone::Reloaded { outcome, release: self.wish.release, changed, text, took });
         self.end_for(caller, result);
     }
 

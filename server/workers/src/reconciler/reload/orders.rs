@@ -54,7 +54,7 @@ impl Reconciler {
             self.rules.reload.story = Story { undo: true, ..Story::new(caller, self.now) };
             self.reached(Milestone::ReloadBegan);
             // A template that dies from now on is replaced by one with the old code.
-            self.wish.code = self.rules.reload.course.before;
+            self.wish.release = self.rules.reload.course.before;
             self.rules.reload.state = State::Returning { failure: None };
             self.step("workers of the old code take over again".to_owned());
             let (old, step) = (self.rules.reload.course.old, self.rules.reload.plan.step);
@@ -83,15 +83,15 @@ impl Reconciler {
         let reload = &mut self.rules.reload;
         reload.story = Story::new(order.caller, self.now);
         reload.reading = Some(order);
-        reload.last_code += 1;
-        let code = reload.last_code;
+        reload.last_release += 1;
+        let release = reload.last_release;
         self.reached(Milestone::ReloadBegan);
-        self.acts.push(Act::Try(Trial::Read(code)));
+        self.acts.push(Act::Try(Trial::Read(release)));
     }
 
     /// Takes the settings of the new code.
-    pub(in crate::reconciler) fn read(&mut self, code: Code, result: Result<Plan, String>) {
-        if code != self.rules.reload.last_code {
+    pub(in crate::reconciler) fn read(&mut self, release: ReleaseId, result: Result<Plan, String>) {
+        if release != self.rules.reload.last_release {
             return;
         }
         let Some(ReloadOrder { in_place, .. }) = self.rules.reload.reading.take() else { return };
@@ -108,7 +108,7 @@ impl Reconciler {
         let reload = &mut self.rules.reload;
         // In place, a trial would have little to compare with.
         reload.plan = if in_place { Plan { watch: None, ..plan } } else { plan };
-        reload.course = Course { old, new: 0, before: self.wish.code, code, in_place };
+        reload.course = Course { old, new: 0, before: self.wish.release, release, in_place };
         reload.state = State::Weighing { until: self.now + WEIGHING };
         if settling {
             self.abandon(spare);

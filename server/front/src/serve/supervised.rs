@@ -18,10 +18,10 @@ use workers::supervisor::{AppFacts, Command, Notice, Processes, Refresh, Supervi
 /// The largest number of queued orders to the supervisor.
 const COMMANDS: usize = 16;
 
-/// A pool with a loaded app whose workers are not started.
-pub(super) struct Pool(Option<Supervisor>);
+/// All workers of the app, which is loaded; none is started.
+pub(super) struct BootedWorkers(Option<Supervisor>);
 
-impl Pool {
+impl BootedWorkers {
     /// Loads the app, if there is one, or finds it in an `attached` process. Returns `None` if a signal
     /// stopped the server meanwhile. If the front is killed, the template removes the files in `unlink`.
     ///
@@ -35,15 +35,15 @@ impl Pool {
         signals: &mut Signals,
         log: &ErrorLog,
         attached: Option<Arc<UnixStream>>,
-    ) -> Result<Option<Pool>, String> {
+    ) -> Result<Option<BootedWorkers>, String> {
         if releases.settings().app.is_none() {
-            return Ok(Some(Pool(None)));
+            return Ok(Some(BootedWorkers(None)));
         }
         let booting = boot::boot(releases.watch_settings(), refresh, unlink, prepared, attached);
         tokio::pin!(booting);
         loop {
             tokio::select! {
-                booted = &mut booting => return booted.map(|supervisor| Some(Pool(Some(supervisor)))),
+                booted = &mut booting => return booted.map(|supervisor| Some(BootedWorkers(Some(supervisor)))),
                 (name, action) = signals.next() => match action {
                     SignalAction::Stop | SignalAction::Interrupt => {
                         log.write(&format!("{name}: ending while the app is being loaded"));
@@ -61,7 +61,7 @@ impl Pool {
         self.0.as_ref().map(Supervisor::shared)
     }
 
-    pub(super) fn run(self) -> RunningPool {
+    pub(super) fn run(self) -> RunningWorkers {
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (sender, notices) = mpsc::unbounded_channel();
         // During shutdown the receiver may be gone.
@@ -74,11 +74,12 @@ impl Pool {
             Some(supervisor) => net::task::spawn_local(supervisor.run(orders, notify)),
             None => net::task::spawn_local(without_app(orders, notify)),
         };
-        RunningPool { task, commands, notices, app }
+        RunningWorkers { task, commands, notices, app }
     }
 }
 
-pub(crate) struct RunningPool {
+/// All workers, supervised in a task.
+pub(crate) struct RunningWorkers {
     /// Ends when the last worker has exited after [`Command::Drain`] or [`Command::Halt`].
     pub(super) task: JoinHandle<()>,
     pub(crate) commands: mpsc::Sender<Command>,
@@ -93,7 +94,7 @@ pub(crate) struct RunningApp {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl RunningPool {
+impl RunningWorkers {
     /// Returns the app, if there is one.
     pub(crate) fn app(&self) -> Option<&RunningApp> {
         self.app.as_ref()
