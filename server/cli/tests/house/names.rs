@@ -51,7 +51,6 @@ const PUBLISHED_TWICE: &[(&str, &str)] = &[
     ("Fault", "stats counts what handler names"),
     // Not yet named apart.
     ("Cache", "the cache of responses, and a protocol's cache in handler"),
-    ("Code", "an error code of http3, and the app's code in workers"),
     ("Counts", "stats, cache"),
     ("Figures", "the table of stats, and the figures of a worker"),
     ("Health", "a server's in stats, an origin's in handler, a worker's in workers"),

@@ -280,7 +280,7 @@ impl Reconciler {
         self.finish(ReloadOutcome::Failed, reason);
     }
 
-    // What is said.
+    // Reports.
 
     pub(super) fn finish(&mut self, outcome: ReloadOutcome, text: String) {
         self.rules.reload.state = State::Idle;
