@@ -89,28 +89,18 @@ impl State {
     }
 }
 
+/// A reload, or the undo of one: the generations between which it moves the workers, with their releases, and
+/// what its followers learn.
 #[derive(Debug)]
-struct ReloadOrder {
-    caller: Option<Caller>,
-    in_place: bool,
-}
-
-/// The generations between which the reload moves the workers, with their code.
-#[derive(Debug, Clone, Copy)]
 struct Course {
+    caller: Option<Caller>,
+    begun: Instant,
     old: Generation,
     /// 0 before the template is started.
     new: Generation,
     before: ReleaseId,
     release: ReleaseId,
     in_place: bool,
-}
-
-/// The story of the reload, for those who follow it.
-#[derive(Debug)]
-struct Story {
-    caller: Option<Caller>,
-    begun: Instant,
     /// The last step in words.
     said: String,
     /// Whether a worker with the new code may have served clients.
@@ -121,9 +111,28 @@ struct Story {
     unwanted: Option<String>,
 }
 
-impl Story {
-    fn new(caller: Option<Caller>, begun: Instant) -> Story {
-        Story { caller, begun, said: String::new(), met: false, undo: false, unwanted: None }
+impl Course {
+    fn new(release: ReleaseId, now: Instant) -> Course {
+        Course {
+            caller: None,
+            begun: now,
+            old: 0,
+            new: 0,
+            before: release,
+            release,
+            in_place: false,
+            said: String::new(),
+            met: false,
+            undo: false,
+            unwanted: None,
+        }
+    }
+
+    /// Begins for another caller. The generations stay: the last reload may still be undone.
+    fn begin(&mut self, caller: Option<Caller>, undo: bool, now: Instant) {
+        (self.caller, self.begun, self.undo) = (caller, now, undo);
+        (self.met, self.unwanted) = (false, None);
+        self.said.clear();
     }
 }
 
@@ -139,11 +148,10 @@ pub(super) struct Reload {
     state: State,
     plan: Plan,
     course: Course,
-    story: Story,
     /// The order for which settings are being read.
-    reading: Option<ReloadOrder>,
+    reading: Option<ReloadWish>,
     /// The newest order that came during the running reload.
-    waiting: Option<ReloadOrder>,
+    waiting: Option<(ReloadWish, Option<Caller>)>,
     last_release: ReleaseId,
     news: Vec<News>,
 }
@@ -164,8 +172,7 @@ impl Reload {
         Reload {
             state: State::Idle,
             plan: Plan::default(),
-            course: Course { old: 0, new: 0, before: release, release, in_place: false },
-            story: Story::new(None, now),
+            course: Course::new(release, now),
             reading: None,
             waiting: None,
             last_release: release,
@@ -267,7 +274,7 @@ impl Reconciler {
             State::Settling { until } => {
                 format!("for {:.0} s more `firebrick reload --undo` goes back at once", left(until))
             }
-            _ => reload.story.said.clone(),
+            _ => reload.course.said.clone(),
         };
         Some((stage, text))
     }

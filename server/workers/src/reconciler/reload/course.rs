@@ -58,9 +58,9 @@ impl Reconciler {
         if !self.is_stopping()
             && !self.is_reloading()
             && !self.rules.refork.is_rolling()
-            && let Some(order) = self.rules.reload.waiting.take()
+            && let Some((wish, caller)) = self.rules.reload.waiting.take()
         {
-            self.begin_reload(order);
+            self.begin_reload(wish, caller);
         }
     }
 
@@ -148,7 +148,7 @@ impl Reconciler {
             }
             State::Returning { failure } if is_gone(facts.old) && facts.new.template == TemplateStage::Up => {
                 let unwanted = failure.take().unwrap_or_else(|| "it cannot be undone".to_owned());
-                self.rules.reload.story.unwanted = Some(unwanted);
+                self.rules.reload.course.unwanted = Some(unwanted);
                 self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
                 self.step("the old template has died, so the new code takes over after all".to_owned());
             }
@@ -190,7 +190,7 @@ impl Reconciler {
         let Plan { watch, share, .. } = self.rules.reload.plan;
         let Some(time) = watch.filter(|time| !time.is_zero()) else { return self.roll_new() };
         self.rules.reload.state = State::Watching { until: self.now + time };
-        self.rules.reload.story.met = true;
+        self.rules.reload.course.met = true;
         self.step(format!("one worker serves {share} % of the requests for {} s", time.as_secs_f64()));
         if let Some(serial) = self.on_trial() {
             self.acts.push(Act::Try(Trial::Watch(serial)));
@@ -199,9 +199,10 @@ impl Reconciler {
     }
 
     fn roll_new(&mut self) {
-        let (Course { old, new, .. }, step) = (self.rules.reload.course, self.rules.reload.plan.step);
+        let Course { old, new, .. } = self.rules.reload.course;
+        let step = self.rules.reload.plan.step;
         self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
-        self.rules.reload.story.met = true;
+        self.rules.reload.course.met = true;
         self.keep(old);
         self.roll(new, step);
     }
@@ -220,7 +221,7 @@ impl Reconciler {
             self.rules.reload.state = State::Idle;
             self.abandon(old);
         }
-        match self.rules.reload.story.unwanted.take() {
+        match self.rules.reload.course.unwanted.take() {
             Some(reason) => {
                 let text = format!("{reason}, and the old template has died: the new code serves");
                 self.end_reload(ReloadOutcome::NoWayBack, text);
@@ -290,15 +291,15 @@ impl Reconciler {
     /// Reports the end of a reload. The code that serves now is in force.
     pub(super) fn end_reload(&mut self, outcome: ReloadOutcome, text: String) {
         let reload = &mut self.rules.reload;
-        reload.story.unwanted = None;
+        reload.course.unwanted = None;
         let Course { before, release, .. } = reload.course;
-        let (caller, took) = (reload.story.caller.take(), self.now - reload.story.begun);
+        let (caller, took) = (reload.course.caller.take(), self.now - reload.course.begun);
         let (line, result) = match outcome {
             ReloadOutcome::Done | ReloadOutcome::Undone => (format!("reload: {text}"), Ok(text.clone())),
             ReloadOutcome::NoWayBack => (format!("reload: {text}"), Err(text.clone())),
             _ => (format!("reload failed, the old code serves on: {text}"), Err(text.clone())),
         };
-        let (met, undo) = (reload.story.met, reload.story.undo);
+        let (met, undo) = (reload.course.met, reload.course.undo);
         match outcome {
             ReloadOutcome::Done | ReloadOutcome::NoWayBack => self.wish.release = release,
             ReloadOutcome::Undone => self.wish.release = before,
@@ -319,15 +320,15 @@ impl Reconciler {
     }
 
     fn reload_seconds(&self) -> f64 {
-        self.now.saturating_duration_since(self.rules.reload.story.begun).as_secs_f64()
+        self.now.saturating_duration_since(self.rules.reload.course.begun).as_secs_f64()
     }
 
     /// Reports a step to the log and to the caller.
     pub(super) fn step(&mut self, text: String) {
         let reload = &mut self.rules.reload;
         let Some(stage) = reload.state.name() else { return };
-        reload.story.said.clone_from(&text);
-        let caller = reload.story.caller;
+        reload.course.said.clone_from(&text);
+        let caller = reload.course.caller;
         self.log(format!("reload: {stage}: {text}"));
         self.tell(caller, ReloadStep::Step { stage: stage.to_owned(), text });
     }

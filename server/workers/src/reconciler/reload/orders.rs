@@ -14,25 +14,25 @@ impl Reconciler {
         } else if wish == ReloadWish::Undo {
             self.undo(caller);
         } else {
-            self.begin_or_wait(ReloadOrder { caller, in_place: wish == ReloadWish::InPlace });
+            self.begin_or_wait(wish, caller);
         }
         self.settle_all()
     }
 
-    fn begin_or_wait(&mut self, order: ReloadOrder) {
+    fn begin_or_wait(&mut self, wish: ReloadWish, caller: Option<Caller>) {
         if self.is_stopping() {
-            return self.end_for(order.caller, Err(STOPPING.to_owned()));
+            return self.end_for(caller, Err(STOPPING.to_owned()));
         }
         let what = match self.rules.refork.is_rolling() {
             true => "a refork",
             false if self.is_reloading() => "another reload",
-            false => return self.begin_reload(order),
+            false => return self.begin_reload(wish, caller),
         };
         let text = format!("{what} is under way; this one follows it");
-        self.tell(order.caller, ReloadStep::Step { stage: "waiting".to_owned(), text });
-        if let Some(older) = self.rules.reload.waiting.replace(order) {
+        self.tell(caller, ReloadStep::Step { stage: "waiting".to_owned(), text });
+        if let Some((_, older)) = self.rules.reload.waiting.replace((wish, caller)) {
             self.reached(Milestone::Superseded);
-            self.end_for(older.caller, Err("a newer reload has taken its place".to_owned()));
+            self.end_for(older, Err("a newer reload has taken its place".to_owned()));
         }
     }
 
@@ -42,16 +42,16 @@ impl Reconciler {
             return self.end_for(caller, Err(why.to_owned()));
         }
         if self.is_reloading() {
-            self.rules.reload.story.undo = true;
-            if self.rules.reload.story.caller.is_none() {
-                self.rules.reload.story.caller = caller;
+            self.rules.reload.course.undo = true;
+            if self.rules.reload.course.caller.is_none() {
+                self.rules.reload.course.caller = caller;
             } else {
                 // The cancelled reload has its own caller, which gets the reason.
                 self.end_for(caller, Ok("the reload under way is undone".to_owned()));
             }
             self.revert("it was undone");
         } else {
-            self.rules.reload.story = Story { undo: true, ..Story::new(caller, self.now) };
+            self.rules.reload.course.begin(caller, true, self.now);
             self.reached(Milestone::ReloadBegan);
             // A template that dies from now on is replaced by one with the old code.
             self.wish.release = self.rules.reload.course.before;
@@ -78,11 +78,11 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn begin_reload(&mut self, order: ReloadOrder) {
+    pub(super) fn begin_reload(&mut self, wish: ReloadWish, caller: Option<Caller>) {
         self.give_way();
         let reload = &mut self.rules.reload;
-        reload.story = Story::new(order.caller, self.now);
-        reload.reading = Some(order);
+        reload.course.begin(caller, false, self.now);
+        reload.reading = Some(wish);
         reload.last_release += 1;
         let release = reload.last_release;
         self.reached(Milestone::ReloadBegan);
@@ -94,7 +94,8 @@ impl Reconciler {
         if release != self.rules.reload.last_release {
             return;
         }
-        let Some(ReloadOrder { in_place, .. }) = self.rules.reload.reading.take() else { return };
+        let Some(wish) = self.rules.reload.reading.take() else { return };
+        let in_place = wish == ReloadWish::InPlace;
         let plan = match result {
             Ok(plan) => plan,
             Err(why) => return self.end_reload(ReloadOutcome::Failed, why),
@@ -108,7 +109,9 @@ impl Reconciler {
         let reload = &mut self.rules.reload;
         // In place, a trial would have little to compare with.
         reload.plan = if in_place { Plan { watch: None, ..plan } } else { plan };
-        reload.course = Course { old, new: 0, before: self.wish.release, release, in_place };
+        let course = &mut reload.course;
+        (course.old, course.new, course.in_place) = (old, 0, in_place);
+        (course.before, course.release) = (self.wish.release, release);
         reload.state = State::Weighing { until: self.now + WEIGHING };
         if settling {
             self.abandon(spare);
@@ -117,8 +120,8 @@ impl Reconciler {
     }
 
     pub(in crate::reconciler) fn stop_reload(&mut self) {
-        if let Some(waiting) = self.rules.reload.waiting.take() {
-            self.end_for(waiting.caller, Err(STOPPING.to_owned()));
+        if let Some((_, caller)) = self.rules.reload.waiting.take() {
+            self.end_for(caller, Err(STOPPING.to_owned()));
         }
         let was_busy = self.is_reloading();
         (self.rules.reload.state, self.rules.reload.reading) = (State::Idle, None);
