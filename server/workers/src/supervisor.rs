@@ -29,8 +29,8 @@ use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, Change, DEFAULT, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Stage, Timeouts, Wish,
-    recycle, slots_for,
+    Act, Change, DEFAULT, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Timeouts, Wish, recycle,
+    slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
@@ -43,6 +43,7 @@ use releases::Releases;
 use settings::Settings;
 use sizing::Sampler;
 pub use sizing::Sizing;
+use stats::WorkerState;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -355,7 +356,7 @@ impl Supervisor {
         let ours: Vec<u32> = templates.chain(rows.iter().map(|row| row.pid)).collect();
         self.subjects.orphans.reap(&ours, now);
         self.ask_slow_templates(now);
-        for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
+        for row in rows.iter().filter(|row| row.state != WorkerState::Booting) {
             self.check_worker(row, now);
         }
         self.see(Change::Tick);
@@ -400,7 +401,7 @@ impl Supervisor {
             pss: self.workers.get(&row.serial).and_then(|worker| worker.memory.pss()),
         };
         if self.reconciler.needs_figures() {
-            let up = rows.iter().filter(|row| row.stage == Stage::Up).map(figures).collect();
+            let up = rows.iter().filter(|row| row.state == WorkerState::Ready).map(figures).collect();
             self.see(Change::Workers(up));
         }
     }

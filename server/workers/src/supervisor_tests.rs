@@ -132,8 +132,8 @@ impl Scene {
         put(link_at(0), u64::from(id) + 1);
     }
 
-    fn stage(&self) -> Option<Stage> {
-        self.supervisor.reconciler.rows().find(|row| row.serial == 1).map(|row| row.stage)
+    fn state(&self) -> Option<WorkerState> {
+        self.supervisor.reconciler.rows().find(|row| row.serial == 1).map(|row| row.state)
     }
 }
 
@@ -166,7 +166,7 @@ fn a_request_that_has_asked_for_time_is_not_overdue() {
         scene.reported(SupervisorMessage::Stuck { serial: 1, request: "GET /stuck".to_owned() });
         scene.messages();
         scene.tick();
-        assert_eq!(scene.stage(), Some(Stage::Leaving), "it is waited for");
+        assert_eq!(scene.state(), Some(WorkerState::Draining), "it is waited for");
         scene.reported(SupervisorMessage::Extended { serial: 1, link: 0, id: 0, until_us: now });
         assert_eq!(overdue(&scene.tick()), [0, 1], "its time is over");
     });
@@ -188,9 +188,9 @@ fn limits_are_carried_out() {
         limits(scene, Some(10));
         scene.tick();
         scene.supervisor.see(Change::Forked { generation: FIRST, index: 1, pid: Some(u32::MAX >> 2) });
-        assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
+        assert_eq!(scene.state(), Some(WorkerState::Ready), "its successor is not ready");
         scene.reported(SupervisorMessage::Ready { serial: 2, seats: 2 });
-        assert_eq!(scene.stage(), Some(Stage::Leaving));
+        assert_eq!(scene.state(), Some(WorkerState::Draining));
         scene.exits(ExitStatus::Exit(0));
         scene.reported(SupervisorMessage::Cleared { serial: 1, served: Vec::new() });
         let death = &scene.supervisor.shared.deaths().list()[0];
@@ -278,7 +278,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         scene.serves(1, 1, TIMEOUT / 2);
         scene.tick();
         scene.reported(SupervisorMessage::Stuck { serial: 1, request: "GET /stuck".to_owned() });
-        assert_eq!(scene.stage(), Some(Stage::Leaving));
+        assert_eq!(scene.state(), Some(WorkerState::Draining));
         let messages = scene.messages();
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
@@ -348,6 +348,6 @@ fn reports_of_a_template_that_was_ended_do_not_count() {
     with_scene(async |scene| {
         let exited = TemplateMessage::Exited { pid: u32::MAX >> 1, status: ExitStatus::Exit(0), peak_kib: 0 };
         scene.supervisor.template_reported(FIRST + 1, Ok(Some(exited)));
-        assert_eq!(scene.stage(), Some(Stage::Up));
+        assert_eq!(scene.state(), Some(WorkerState::Ready));
     });
 }

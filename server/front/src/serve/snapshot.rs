@@ -16,12 +16,12 @@ use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
     PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RouteOrder,
     RoutesSnapshot, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot,
-    WorkerSnapshot, WorkerState,
+    WorkerSnapshot,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
-use workers::reconciler::{FIRST, Row, Stage};
+use workers::reconciler::{FIRST, Row};
 use workers::supervisor::{Command, Processes, Sizing};
 use workers::{ClassIndex, ClassShare, Dispatch, PoolIndex, Shared, clients};
 
@@ -296,11 +296,7 @@ impl Snapshotter {
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
-            state: match row.stage {
-                Stage::Booting => WorkerState::Booting,
-                Stage::Up => WorkerState::Ready,
-                Stage::Leaving => WorkerState::Draining,
-            },
+            state: row.state,
             phase: row.generation - FIRST,
             started_at: wall.checked_sub(now.saturating_duration_since(row.forked)).unwrap_or(wall),
             last_checkin: wall,

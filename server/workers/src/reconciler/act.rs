@@ -4,7 +4,7 @@ use super::wish::Pool;
 use crate::deaths::WorkerExit;
 use crate::process::{Generation, ReleaseId, WorkerSignal};
 use queue::Serial;
-use stats::{DeathCause, ReforkOutcome, ReloadOutcome, ReloadStep};
+use stats::{DeathCause, ReforkOutcome, ReloadOutcome, ReloadStep, WorkerState};
 use std::time::{Duration, Instant};
 
 /// Identifies the caller of a reload. The supervisor assigns the numbers.
@@ -142,16 +142,6 @@ pub enum TemplateEnd {
     },
 }
 
-/// The stage of a worker's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Forked but not ready.
-    Booting,
-    Up,
-    /// Finishing its requests, or about to be killed.
-    Leaving,
-}
-
 /// A worker as statistics show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
@@ -162,7 +152,8 @@ pub struct Row {
     /// The template that forked it.
     pub generation: Generation,
     pub pid: u32,
-    pub stage: Stage,
+    /// `Draining` also if the worker is about to be killed.
+    pub state: WorkerState,
     pub forked: Instant,
     /// The number of workers that died in this slot before.
     pub restarts: u32,

@@ -21,7 +21,7 @@ fn in_place_old_workers_leave_before_the_new_code_is_loaded() {
     world.reload();
     assert_eq!((world.open.len(), world.stage()), (1, Some("vacating")));
     assert_eq!(world.templates, BTreeSet::from([1]), "two workers are still leaving");
-    let leaving = world.machine.rows().filter(|row| row.stage == Stage::Leaving);
+    let leaving = world.machine.rows().filter(|row| row.state == WorkerState::Draining);
     let leaving: Vec<Serial> = leaving.map(|row| row.serial).collect();
     leaving.into_iter().for_each(|serial| world.kill_worker(serial));
     assert_eq!((&world.templates, world.stage()), (&BTreeSet::from([2]), Some("booting")));
@@ -36,7 +36,7 @@ fn in_place_code_that_cannot_be_loaded_leaves_the_old_workers_and_the_old_code_c
     let mut world = world(WANTED, 1);
     world.reload();
     for serial in 1..=3 {
-        if world.row(serial).is_some_and(|row| row.stage == Stage::Leaving) {
+        if world.row(serial).is_some_and(|row| row.state == WorkerState::Draining) {
             world.kill_worker(serial);
         }
     }

@@ -66,6 +66,7 @@ use refork::Refork;
 use reload::Reload;
 use sizes::Sizes;
 pub use sizes::slots_for;
+use stats::WorkerState;
 use std::time::{Duration, Instant};
 pub use wish::*;
 use workers::{State, Worker};
@@ -313,14 +314,14 @@ impl Reconciler {
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.slots.workers.iter().enumerate().filter_map(|(index, worker)| {
             let worker = worker.as_ref().filter(|w| w.state != State::Forking)?;
-            let stage = match worker.state {
-                State::Forking | State::Booting { .. } => Stage::Booting,
-                State::Up => Stage::Up,
-                State::Draining | State::Stuck { .. } | State::Ending(_) => Stage::Leaving,
+            let state = match worker.state {
+                State::Forking | State::Booting { .. } => WorkerState::Booting,
+                State::Up => WorkerState::Ready,
+                State::Draining | State::Stuck { .. } | State::Ending(_) => WorkerState::Draining,
             };
             let Worker { serial, pool, generation, pid, forked, .. } = *worker;
             let (index, restarts) = (index as u32, self.slots.restarts[index]);
-            Some(Row { index, serial, pool, generation, pid, stage, forked, restarts })
+            Some(Row { index, serial, pool, generation, pid, state, forked, restarts })
         })
     }
 

@@ -25,7 +25,7 @@
 //!    a refork has replaced.
 
 use super::recycle::Figures;
-use super::templates::{Census, TemplateStage};
+use super::templates::Census;
 use super::*;
 use stats::ReforkOutcome;
 
@@ -223,7 +223,7 @@ impl Reconciler {
         }
         let (new, others) = (self.new_census(), self.others_ready(self.rules.refork.new));
         match self.rules.refork.state {
-            State::Becoming if new.template == TemplateStage::Up => {
+            State::Becoming if new.template == Template::Up => {
                 self.rules.refork.state = State::Rolling { deaths: 0 };
                 let (old, new) = (self.rules.refork.old, self.rules.refork.new);
                 self.keep(old);

@@ -50,7 +50,7 @@ fn kill_new(world: &mut World) {
     for _ in 0..20 {
         world.fork();
         let new = world.machine.refork_generation();
-        let booting = |row: &Row| Some(row.generation) == new && row.stage == Stage::Booting;
+        let booting = |row: &Row| Some(row.generation) == new && row.state == WorkerState::Booting;
         let row = world.machine.rows().find(booting);
         if let Some(row) = row {
             return world.kill_worker(row.serial);
@@ -183,7 +183,7 @@ fn the_old_generation_returns_after_three_deaths_but_not_after_one() {
         for death in 1..=DEATHS {
             assert_eq!(ends(&world), [], "after {} deaths", death - 1);
             let new = world.machine.refork_generation();
-            let up = |row: &Row| Some(row.generation) == new && row.stage == Stage::Up;
+            let up = |row: &Row| Some(row.generation) == new && row.state == WorkerState::Ready;
             let row = world.machine.rows().filter(up).last().expect("a worker");
             world.kill_worker(row.serial);
             if death < DEATHS {

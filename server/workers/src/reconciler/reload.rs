@@ -25,7 +25,7 @@
 mod course;
 mod orders;
 
-use super::templates::{Census, TemplateStage};
+use super::templates::Census;
 use super::*;
 use crate::deaths;
 use crate::trial::Figures;
@@ -247,7 +247,7 @@ impl Reconciler {
         let reload = &self.rules.reload;
         let reverting = matches!(reload.state, State::Abandoning { .. } | State::Returning { .. });
         let new = self.reload_generation().filter(|_| !reverting);
-        let ready = new.filter(|new| self.census(*new).template == TemplateStage::Up);
+        let ready = new.filter(|new| self.census(*new).template == Template::Up);
         ready.and_then(|new| self.release_of(new)).unwrap_or(self.wish.release)
     }
 

@@ -174,10 +174,10 @@ fn one_death_while_workers_take_over_is_an_accident_and_three_are_not() {
     while world.stage() != Some("reverting") && killed < 20 {
         world.boot();
         world.fork();
-        let row = world.machine.rows().find(|row| row.stage == Stage::Booting);
+        let row = world.machine.rows().find(|row| row.state == WorkerState::Booting);
         if let Some(row) = row {
             world.ready(row.serial);
-            let new = world.machine.rows().filter(|row| row.generation == 2 && row.stage == Stage::Up);
+            let new = world.machine.rows().filter(|row| row.generation == 2 && row.state == WorkerState::Ready);
             if world.stage() == Some("rolling") && new.count() > 1 {
                 world.kill_worker(row.serial);
                 killed += 1;
@@ -306,7 +306,7 @@ fn a_memory_check_without_result_does_not_hold_the_reload_up() {
 
 /// Returns the number of workers that boot or serve, including those on trial.
 fn staying(world: &World) -> usize {
-    world.machine.rows().filter(|row| row.stage != Stage::Leaving).count()
+    world.machine.rows().filter(|row| row.state != WorkerState::Draining).count()
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_step_replaces_as_many_at_a_time() {
         // Forked one after the other, and ready at the same time.
         (0..4).for_each(|_| world.fork());
         most = most.max(staying(&world));
-        let booting = world.machine.rows().filter(|row| row.stage == Stage::Booting);
+        let booting = world.machine.rows().filter(|row| row.state == WorkerState::Booting);
         let booting: Vec<Serial> = booting.map(|row| row.serial).collect();
         booting.into_iter().for_each(|serial| world.ready(serial));
     }

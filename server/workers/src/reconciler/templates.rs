@@ -5,7 +5,8 @@ use super::*;
 /// The state of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Census {
-    pub(super) template: TemplateStage,
+    /// `Gone` also if there never was one.
+    pub(super) template: Template,
     /// Workers that are ready.
     pub(super) ready: usize,
     /// Workers that are being forked, boot or are ready; that is, all that are not leaving.
@@ -14,25 +15,11 @@ pub(super) struct Census {
     pub(super) all: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TemplateStage {
-    /// The template is loading the app.
-    Booting,
-    /// The template can fork.
-    Up,
-    /// The template has exited, or there never was one.
-    Gone,
-}
-
 impl Reconciler {
     pub(super) fn census(&self, number: Generation) -> Census {
-        let template = self.generations.iter().find(|generation| generation.number == number);
+        let generation = self.generations.iter().find(|generation| generation.number == number);
         Census {
-            template: match template.map(|generation| generation.template) {
-                Some(Template::Booting { .. }) => TemplateStage::Booting,
-                Some(Template::Up) => TemplateStage::Up,
-                Some(Template::Gone) | None => TemplateStage::Gone,
-            },
+            template: generation.map_or(Template::Gone, |generation| generation.template),
             ready: self.workers_of(number).filter(|worker| worker.state == State::Up).count(),
             staying: self.workers_of(number).filter(|worker| worker.is_staying()).count(),
             all: self.workers_of(number).count(),

@@ -113,7 +113,7 @@ fn is_fork(act: &Act) -> bool {
 }
 
 fn up(table: &Reconciler) -> Vec<Serial> {
-    table.rows().filter(|row| row.stage == Stage::Up).map(|row| row.serial).collect()
+    table.rows().filter(|row| row.state == WorkerState::Ready).map(|row| row.serial).collect()
 }
 
 fn resize(table: &mut Reconciler, more: bool, now: Instant) -> Vec<Act> {
@@ -422,7 +422,7 @@ fn a_template_that_does_not_fork_in_time_is_replaced() {
     assert_eq!(acts.last(), Some(&start(2, FIRST_RELEASE)));
     let acts = on(&mut table, booted(2), now);
     carry_out(&mut table, acts, now);
-    assert_eq!(table.rows().filter(|row| row.stage == Stage::Up && row.generation == 2).count(), 2);
+    assert_eq!(table.rows().filter(|row| row.state == WorkerState::Ready && row.generation == 2).count(), 2);
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl World {
     }
 
     pub(super) fn up(&self) -> Vec<Serial> {
-        self.machine.rows().filter(|row| row.stage == Stage::Up).map(|row| row.serial).collect()
+        self.machine.rows().filter(|row| row.state == WorkerState::Ready).map(|row| row.serial).collect()
     }
 
     /// Returns how the reloads have ended.
@@ -274,7 +274,7 @@ impl World {
             0 => self.boot(),
             1 | 2 => self.fork(),
             3..=5 => self.ready(serial),
-            6 if self.row(serial).is_some_and(|row| row.stage == Stage::Leaving) => self.kill_worker(serial),
+            6 if self.row(serial).is_some_and(|row| row.state == WorkerState::Draining) => self.kill_worker(serial),
             6 => {}
             _ => return false,
         }
@@ -309,10 +309,10 @@ impl World {
             self.fork();
             let rows: Vec<Row> = self.machine.rows().collect();
             for row in rows {
-                match row.stage {
-                    Stage::Booting => self.ready(row.serial),
-                    Stage::Up => drop(self.see(Change::Health(row.serial, Health::Resumed))),
-                    Stage::Leaving => self.kill_worker(row.serial),
+                match row.state {
+                    WorkerState::Booting => self.ready(row.serial),
+                    WorkerState::Ready => drop(self.see(Change::Health(row.serial, Health::Resumed))),
+                    WorkerState::Draining => self.kill_worker(row.serial),
                 }
             }
             self.answer(Ok("200"));

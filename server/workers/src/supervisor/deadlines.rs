@@ -169,7 +169,7 @@ impl Supervisor {
     pub(super) fn look_for_held(&self) {
         let limit_us = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
         let (now, mut assigned) = (Instant::now(), Vec::new());
-        for row in self.reconciler.rows().filter(|row| row.stage == Stage::Up) {
+        for row in self.reconciler.rows().filter(|row| row.state == WorkerState::Ready) {
             let pool = PoolIndex(row.pool as u8);
             let seats = self.shared.seats(pool);
             if !seats.has_fibers() {

@@ -6,9 +6,6 @@ use stats::{
 };
 use std::time::SystemTime;
 
-/// The stage of a running change in one word, and as a sentence.
-type Stage = Option<(&'static str, String)>;
-
 #[derive(Default)]
 pub(super) struct History {
     reloads: ReloadsSnapshot,
@@ -43,7 +40,8 @@ impl History {
         }
     }
 
-    pub(super) fn reloads(&self, stage: Stage) -> ReloadsSnapshot {
+    /// `stage`: that of a running reload in one word, and as a sentence.
+    pub(super) fn reloads(&self, stage: Option<(&'static str, String)>) -> ReloadsSnapshot {
         let running = stage.zip(self.reload_began).map(|((stage, text), started_at)| ReloadStage {
             stage: stage.to_owned(),
             text,
@@ -52,7 +50,8 @@ impl History {
         ReloadsSnapshot { running, ..self.reloads.clone() }
     }
 
-    pub(super) fn reforks(&self, stage: Stage) -> ReforksSnapshot {
+    /// `stage`: that of a running refork, likewise.
+    pub(super) fn reforks(&self, stage: Option<(&'static str, String)>) -> ReforksSnapshot {
         let running = stage.zip(self.refork_began).map(|((stage, text), started_at)| Running {
             stage: stage.to_owned(),
             text,

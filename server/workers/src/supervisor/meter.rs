@@ -63,7 +63,7 @@ impl Supervisor {
                 thresholds.into_iter().any(|threshold| worker.memory.is_due(Some(threshold), now))
             };
             let thresholds = self.reconciler.thresholds(row.serial);
-            row.stage != Stage::Booting && thresholds.map_or(worker.memory.is_due(None, now), crossed)
+            row.state != WorkerState::Booting && thresholds.map_or(worker.memory.is_due(None, now), crossed)
         };
         let Some(Row { serial, pid, .. }) = self.reconciler.rows().find(is_due) else { return };
         self.subjects.meter.measuring = Some(serial);

@@ -151,7 +151,7 @@ impl Supervisor {
     /// Among equals it is the youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
         let queue = self.shared.dispatch(PoolIndex::DEFAULT);
-        let up = rows.iter().filter(|row| row.stage == Stage::Up && row.pool == DEFAULT);
+        let up = rows.iter().filter(|row| row.state == WorkerState::Ready && row.pool == DEFAULT);
         up.map(|row| row.serial)
             .min_by_key(|&serial| (queue.tunnels(serial), queue.taken(serial), Reverse(serial)))
     }

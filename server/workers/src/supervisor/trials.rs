@@ -79,7 +79,7 @@ impl Supervisor {
     pub(super) fn weigh_memory(&mut self) {
         let template = self.reconciler.serving().and_then(|serving| self.templates.get(&serving));
         let template = template.map(|template| template.process.pid());
-        let up = self.reconciler.rows().filter(|row| row.stage == Stage::Up);
+        let up = self.reconciler.rows().filter(|row| row.state == WorkerState::Ready);
         let workers: Vec<u32> = up.map(|row| row.pid).collect();
         let (shared, ending) = (self.shared.clone(), self.trials.ending.take());
         tokio::task::spawn_blocking(move || {
@@ -155,7 +155,7 @@ impl Supervisor {
 
     /// Compares the memory of the worker on trial with that of the others of its pool.
     fn weigh(&self, new: Serial) -> Result<(), String> {
-        let up = || self.reconciler.rows().filter(|row| row.stage == Stage::Up && row.pool == DEFAULT);
+        let up = || self.reconciler.rows().filter(|row| row.state == WorkerState::Ready && row.pool == DEFAULT);
         let resident = |row: Row| sys::process::rss_bytes(row.pid);
         let ours = up().find(|row| row.serial == new).map_or(0, resident);
         let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();

@@ -88,7 +88,7 @@ impl Reconciler {
     /// Goes on if possible, and returns whether it was.
     fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
-        let is_gone = |census: Census| census.template == TemplateStage::Gone;
+        let is_gone = |census: Census| census.template == Template::Gone;
         match &mut self.rules.reload.state {
             State::Idle => return false,
             State::Weighing { until } if *until > now => return false,
@@ -103,7 +103,7 @@ impl Reconciler {
                 self.boot("loading the app in the place of the old one");
             }
             State::Booting { loaded } => {
-                if facts.new.template == TemplateStage::Up && !*loaded {
+                if facts.new.template == Template::Up && !*loaded {
                     *loaded = true;
                     let seconds = self.reload_seconds();
                     self.step(format!("the app is loaded ({seconds:.1} s)"));
@@ -146,7 +146,7 @@ impl Reconciler {
                 let reason = std::mem::take(reason);
                 self.fail(reason, &facts);
             }
-            State::Returning { failure } if is_gone(facts.old) && facts.new.template == TemplateStage::Up => {
+            State::Returning { failure } if is_gone(facts.old) && facts.new.template == Template::Up => {
                 let unwanted = failure.take().unwrap_or_else(|| "it cannot be undone".to_owned());
                 self.rules.reload.course.unwanted = Some(unwanted);
                 self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
@@ -210,7 +210,7 @@ impl Reconciler {
     fn succeed(&mut self, facts: &TakeoverState) {
         let mut text = format!("the new code serves ({:.1} s)", self.reload_seconds());
         let (old, keep) = (self.rules.reload.course.old, self.rules.reload.plan.keep);
-        let is_up = facts.old.template == TemplateStage::Up;
+        let is_up = facts.old.template == Template::Up;
         if is_up {
             self.spare(old);
         }
@@ -232,7 +232,7 @@ impl Reconciler {
 
     /// Handles the end of the new template while its workers take over. Returns whether anything followed.
     fn lost_new_template(&mut self, facts: &TakeoverState) -> bool {
-        if facts.old.template == TemplateStage::Up {
+        if facts.old.template == Template::Up {
             self.revert("its template has ended");
         } else {
             let why = "its template has ended, and so has the old one's";
@@ -251,7 +251,7 @@ impl Reconciler {
                 self.reoccupy();
                 self.finish(ReloadOutcome::Failed, reason);
             }
-            State::Rolling { .. } if self.census(old).template == TemplateStage::Up => {
+            State::Rolling { .. } if self.census(old).template == Template::Up => {
                 self.rules.reload.state = State::Returning { failure: Some(reason) };
                 self.step("workers of the old code take over again".to_owned());
                 self.roll(old, self.rules.reload.plan.step);

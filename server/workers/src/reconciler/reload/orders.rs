@@ -63,7 +63,7 @@ impl Reconciler {
     }
 
     fn may_undo(&self) -> Result<(), &'static str> {
-        let is_up = self.census(self.rules.reload.course.old).template == TemplateStage::Up;
+        let is_up = self.census(self.rules.reload.course.old).template == Template::Up;
         match self.rules.reload.state {
             State::Settling { .. } if is_up => Ok(()),
             State::Rolling { .. } if !is_up => {
