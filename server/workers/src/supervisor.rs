@@ -29,8 +29,7 @@ use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, Change, DEFAULT, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Timeouts, Wish, recycle,
-    slots_for,
+    Act, Change, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Timeouts, Wish, recycle, slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
@@ -106,11 +105,12 @@ impl Supervisor {
         let now = Instant::now();
         let (workers, source) = (options.workers(), options.source());
         let pools = pools(&options.boot.settings);
-        let mut counts: Vec<usize> = pools.iter().map(|pool| pool.workers as usize).collect();
-        let others: usize = counts.iter().skip(1).sum();
+        let workers_of = pools.iter().map(|pool| pool.workers as usize);
+        let mut counts: BTreeMap<PoolIndex, usize> = (0..).map(PoolIndex).zip(workers_of).collect();
+        let others: usize = counts.values().skip(1).sum();
         let slots = if source.can_replace { slots_for(options.most_workers() + others) } else { 1 };
         if !source.can_replace {
-            counts[DEFAULT] = 1;
+            counts.insert(PoolIndex::DEFAULT, 1);
         }
         let limits = options.timeouts();
         let boot = limits.worker_boot * source.boot_factor;

@@ -45,7 +45,6 @@ const PUBLISHED_TWICE: &[(&str, &str)] = &[
     ("Allocator", "settings, allocator"),
     ("Command", "settings describes it, cli parses it; workers has the orders of the front"),
     ("Options", "settings, workers"),
-    ("Pool", "settings, workers"),
     ("Site", "settings, site"),
     // The same thing on two floors.
     ("Fault", "stats counts what handler names"),

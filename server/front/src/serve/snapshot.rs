@@ -289,8 +289,7 @@ impl Snapshotter {
     fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
         let shared = self.shared()?;
         let slot = shared.scoreboard().slot(row.index as usize);
-        let pool = PoolIndex(row.pool as u8);
-        let (in_flight, seats) = (shared.dispatch(pool).taken(row.serial), shared.seats(pool));
+        let (in_flight, seats) = (shared.dispatch(row.pool).taken(row.serial), shared.seats(row.pool));
         let busy = seats.serving(&slot) as u32;
         let name = self.pool_name(row.pool);
         Some(WorkerSnapshot {
@@ -323,7 +322,7 @@ impl Snapshotter {
         let Some(shared) = self.shared() else { return QueueSnapshot::default() };
         let mut for_fibers = None;
         let all = shared.pools().indexes().map(|pool| {
-            let (queue, name) = (shared.dispatch(pool), self.pool_name(pool.0.into()));
+            let (queue, name) = (shared.dispatch(pool), self.pool_name(pool));
             let one = of_queue(&queue, now);
             if name == Pool::FIBERS {
                 for_fibers = Some(one.length);
@@ -373,7 +372,7 @@ impl Snapshotter {
                 |class: ClassIndex| queue.classes().nth(class.0.into()).map(|(share, _)| share.name.clone());
             all.extend(queue.waiters(WAITERS).into_iter().map(|one| WaiterSnapshot {
                 client: clients::describe(one.key.client),
-                pool: self.pool_name(pool.0.into()).to_owned(),
+                pool: self.pool_name(pool).to_owned(),
                 class: name(one.key.class).unwrap_or_default(),
                 waiting: one.waiting,
                 served: one.seats,
@@ -393,9 +392,8 @@ impl Snapshotter {
             let queue = shared.dispatch(pool);
             let figures = of_queue(&queue, now);
             PoolSnapshot {
-                name: self.pool_name(pool.0.into()).to_owned(),
-                workers: processes.workers.iter().filter(|row| row.pool == usize::from(pool.0)).count()
-                    as u64,
+                name: self.pool_name(pool).to_owned(),
+                workers: processes.workers.iter().filter(|row| row.pool == pool).count() as u64,
                 busy: queue.busy().into(),
                 seats: queue.seats().into(),
                 length: figures.length,
@@ -411,8 +409,8 @@ impl Snapshotter {
     }
 
     /// Returns the name of a pool by its number.
-    fn pool_name(&self, pool: usize) -> &str {
-        let other = pool.checked_sub(1).and_then(|at| self.settings.pools.get(at));
+    fn pool_name(&self, pool: PoolIndex) -> &str {
+        let other = usize::from(pool.0).checked_sub(1).and_then(|at| self.settings.pools.get(at));
         other.map_or(Pool::DEFAULT, |pool| pool.name.as_str())
     }
 }

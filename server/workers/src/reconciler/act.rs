@@ -1,9 +1,8 @@
 //! The steps that the [reconciler](super) decides, and the state of processes as others see it.
 
-use super::wish::Pool;
 use crate::deaths::WorkerExit;
 use crate::process::{Generation, ReleaseId, WorkerSignal};
-use queue::Serial;
+use queue::{PoolIndex, Serial};
 use stats::{DeathCause, ReforkOutcome, ReloadOutcome, ReloadStep, WorkerState};
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,7 @@ pub enum Act {
     Fork {
         generation: Generation,
         /// The pool that the worker belongs to.
-        pool: Pool,
+        pool: PoolIndex,
         /// The scoreboard slot.
         index: u32,
         serial: Serial,
@@ -148,7 +147,7 @@ pub struct Row {
     /// The scoreboard slot.
     pub index: u32,
     pub serial: Serial,
-    pub pool: Pool,
+    pub pool: PoolIndex,
     /// The template that forked it.
     pub generation: Generation,
     pub pid: u32,

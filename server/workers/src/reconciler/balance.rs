@@ -10,7 +10,8 @@ impl Reconciler {
             }
             return;
         }
-        (0..self.wish.counts.len()).for_each(|pool| self.close_surplus(pool));
+        let pools: Vec<PoolIndex> = self.pools().collect();
+        pools.into_iter().for_each(|pool| self.close_surplus(pool));
         self.end_in_place();
         self.end_replaced();
         self.settle();
@@ -19,6 +20,10 @@ impl Reconciler {
         {
             self.fork(generation, pool);
         }
+    }
+
+    fn pools(&self) -> impl Iterator<Item = PoolIndex> {
+        self.wish.counts.keys().copied()
     }
 
     /// Returns the generation that takes over or has taken over.
@@ -31,7 +36,7 @@ impl Reconciler {
     }
 
     /// Returns the workers of a pool that count.
-    fn counting(&self, pool: Pool) -> impl Iterator<Item = &Worker> {
+    fn counting(&self, pool: PoolIndex) -> impl Iterator<Item = &Worker> {
         let counts = move |worker: &&Worker| {
             worker.pool == pool && worker.counts(self.now) && self.is_in_service(worker.generation)
         };
@@ -39,8 +44,8 @@ impl Reconciler {
     }
 
     /// Returns the wanted number of workers of a pool, which is reduced while they make room in place.
-    fn target(&self, pool: Pool) -> usize {
-        let count = self.wish.counts[pool];
+    fn target(&self, pool: PoolIndex) -> usize {
+        let count = self.wish.counts[&pool];
         self.takeover.in_place.map_or(count, |place| {
             (place.serving * count).div_ceil(self.wanted().max(1)).clamp(1, count.max(1))
         })
@@ -48,7 +53,7 @@ impl Reconciler {
 
     /// Returns whether another worker may exist. In place, workers that are leaving count too.
     fn has_room(&self) -> bool {
-        let most = || (0..self.wish.counts.len()).map(|pool| self.target(pool)).sum::<usize>();
+        let most = || self.pools().map(|pool| self.target(pool)).sum::<usize>();
         self.takeover.in_place.is_none() || self.workers().count() <= most()
     }
 
@@ -64,10 +69,10 @@ impl Reconciler {
 
     /// Returns how many workers of a pool may exist beyond the wanted ones, because successors have to be
     /// ready first: a step for old generations, one worker for recycling.
-    fn surge(&self, pool: Pool, newest: Generation) -> usize {
+    fn surge(&self, pool: PoolIndex, newest: Generation) -> usize {
         let outdated = || self.counting(pool).filter(|worker| newest > 0 && worker.is_outdated(newest));
         if self.takeover.in_place.is_none() && outdated().any(|worker| worker.generation != newest) {
-            self.takeover.step.of(self.wish.counts[pool])
+            self.takeover.step.of(self.wish.counts[&pool])
         } else {
             usize::from(outdated().next().is_some())
         }
@@ -76,7 +81,7 @@ impl Reconciler {
     /// Closes workers that are not needed. Old and recycled workers leave when the wanted number is up
     /// without them, other workers when there are too many. The youngest leaves first, because its caches are
     /// the coldest.
-    fn close_surplus(&mut self, pool: Pool) {
+    fn close_surplus(&mut self, pool: PoolIndex) {
         let newest = self.newest_number();
         let proven = self.newest().is_some_and(|generation| generation.proven);
         loop {
@@ -125,8 +130,8 @@ impl Reconciler {
     fn settle(&mut self) {
         let up = |pool| self.counting(pool).filter(|worker| worker.state == State::Up).count();
         let waiting = self.newest().is_some_and(|generation| generation.wait(self.now).is_some());
-        let mut pools = self.wish.counts.iter().enumerate();
-        let is_up = pools.all(|(pool, count)| up(pool) >= *count || (waiting && up(pool) > 0));
+        let mut pools = self.wish.counts.iter();
+        let is_up = pools.all(|(&pool, count)| up(pool) >= *count || (waiting && up(pool) > 0));
         if !self.start.settled && is_up {
             self.start.settled = true;
             self.reached(Milestone::Settled);
@@ -135,7 +140,7 @@ impl Reconciler {
 
     /// Returns the generation from which the next worker is forked, if one is needed now, and its pool. A
     /// worker on trial comes after the wanted ones.
-    fn next_fork(&self) -> Option<(Generation, Pool)> {
+    fn next_fork(&self) -> Option<(Generation, PoolIndex)> {
         self.next_wanted().or_else(|| {
             let untried = |g: &&GenerationState| {
                 matches!(g.role, Role::Trial { .. })
@@ -143,19 +148,19 @@ impl Reconciler {
                     && g.wait(self.now).is_none()
                     && self.workers_of(g.number).next().is_none()
             };
-            self.generations.iter().find(untried).map(|generation| (generation.number, DEFAULT))
+            self.generations.iter().find(untried).map(|generation| (generation.number, PoolIndex::DEFAULT))
         })
     }
 
-    fn next_wanted(&self) -> Option<(Generation, Pool)> {
+    fn next_wanted(&self) -> Option<(Generation, PoolIndex)> {
         let newest = self.newest()?;
         let number = newest.number;
         let all = |pool| self.counting(pool).count();
         let new = |pool| self.counting(pool).filter(|worker| !worker.is_outdated(number)).count();
         let allowed = |generation: &GenerationState| generation.wait(self.now).is_none();
-        let mut pools = 0..self.wish.counts.len();
+        let mut pools = self.pools();
         if newest.proven {
-            let needed = |&pool: &Pool| {
+            let needed = |&pool: &PoolIndex| {
                 let target = self.target(pool);
                 new(pool) < target && all(pool) < target + self.surge(pool, number) && self.has_room()
             };
@@ -163,13 +168,13 @@ impl Reconciler {
         }
         let is_fallback = |g: &&GenerationState| g.number != number && g.proven && g.can_serve();
         let fallback = self.generations.iter().rfind(is_fallback);
-        let lacks = |&pool: &Pool| all(pool) - new(pool) < self.target(pool);
-        if let Some((old, pool)) = fallback.filter(|old| allowed(old)).zip(pools.clone().find(lacks)) {
+        let lacks = |&pool: &PoolIndex| all(pool) - new(pool) < self.target(pool);
+        if let Some((old, pool)) = fallback.filter(|old| allowed(old)).zip(self.pools().find(lacks)) {
             return Some((old.number, pool));
         }
         // The first worker of a generation is forked alone, because a fault that kills it would kill all of
         // them.
         let is_first = pools.all(|pool| new(pool) == 0);
-        (is_first && allowed(newest)).then_some((number, DEFAULT))
+        (is_first && allowed(newest)).then_some((number, PoolIndex::DEFAULT))
     }
 }

@@ -60,7 +60,7 @@ use crate::process::{Generation, ReleaseId, WorkerSignal};
 pub use act::*;
 pub use change::*;
 use generation::{GenerationState, Role, Template};
-use queue::Serial;
+use queue::{PoolIndex, Serial};
 use recycle::Recycler;
 use refork::Refork;
 use reload::Reload;
@@ -158,7 +158,7 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Creates a reconciler without workers, for at most `slots` of them. Generation [`FIRST`] is booting the
-    /// code of the wish. `range` limits the number of workers of pool [`DEFAULT`].
+    /// code of the wish. `range` limits the number of workers of pool [`PoolIndex::DEFAULT`].
     pub fn new(
         source: Capabilities,
         wish: Wish,
@@ -273,7 +273,7 @@ impl Reconciler {
 
     /// Returns the wanted number of workers of all pools.
     pub fn wanted(&self) -> usize {
-        self.wish.counts.iter().sum()
+        self.wish.counts.values().sum()
     }
 
     /// Returns the largest possible number of workers.
@@ -290,14 +290,14 @@ impl Reconciler {
             State::Forking | State::Booting { .. } => false,
             State::Draining | State::Stuck { .. } | State::Ending(_) => true,
         };
-        let exactly = |(pool, count): (Pool, &usize)| self.up(pool) == *count;
-        !self.is_stopping() && self.workers().all(settled) && self.wish.counts.iter().enumerate().all(exactly)
+        let exactly = |(pool, count): (&PoolIndex, &usize)| self.up(*pool) == *count;
+        !self.is_stopping() && self.workers().all(settled) && self.wish.counts.iter().all(exactly)
     }
 
     /// Returns whether the wanted number of workers take requests, even if they are being replaced.
     pub fn is_staffed(&self) -> bool {
-        let enough = |(pool, count): (Pool, &usize)| self.up(pool) >= *count;
-        !self.is_stopping() && self.wish.counts.iter().enumerate().all(enough)
+        let enough = |(pool, count): (&PoolIndex, &usize)| self.up(*pool) >= *count;
+        !self.is_stopping() && self.wish.counts.iter().all(enough)
     }
 
     /// Returns whether all workers are up and no act is due soon.
@@ -306,7 +306,7 @@ impl Reconciler {
         self.start.retry.is_none() && self.workers().count() == self.wanted() && self.workers().all(calm)
     }
 
-    fn up(&self, pool: Pool) -> usize {
+    fn up(&self, pool: PoolIndex) -> usize {
         self.workers().filter(|worker| worker.pool == pool && worker.state == State::Up).count()
     }
 

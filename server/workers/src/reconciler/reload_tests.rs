@@ -427,13 +427,13 @@ proptest! {
             if !world.advance(what, number) {
                 world.now += pause;
             }
-            for (pool, count) in counts.iter().enumerate() {
-                prop_assert!(world.open_in(pool) >= *count, "{} of {count} in pool {pool}", world.open_in(pool));
+            for (pool, count) in (0..).map(PoolIndex).zip(&counts) {
+                prop_assert!(world.open_in(pool) >= *count, "{} of {count} in {pool:?}", world.open_in(pool));
             }
         }
         world.work(200);
         prop_assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
-        let open: Vec<usize> = (0..counts.len()).map(|pool| world.open_in(pool)).collect();
+        let open: Vec<usize> = (0..counts.len() as u8).map(|pool| world.open_in(PoolIndex(pool))).collect();
         prop_assert_eq!((open, world.generations()), (counts, BTreeSet::from([2])));
     }
 

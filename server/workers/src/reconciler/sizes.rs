@@ -39,7 +39,7 @@ impl Reconciler {
 
     /// Returns the number of workers of all pools but the default.
     pub fn others(&self) -> usize {
-        self.wish.counts.iter().skip(1).sum()
+        self.wish.counts.values().skip(1).sum()
     }
 
     /// Returns the largest number of workers of the default pool for which there are slots.
@@ -56,10 +56,11 @@ impl Reconciler {
     /// there are slots.
     pub fn set_pools(&mut self, counts: &[usize], now: Instant) -> Vec<Act> {
         self.now = now;
-        for (pool, &count) in counts.iter().enumerate().take(self.wish.counts.len()).skip(1) {
-            let before = self.wish.counts[pool];
+        let pools: Vec<PoolIndex> = self.wish.counts.keys().copied().collect();
+        for (pool, &count) in pools.into_iter().zip(counts).skip(1) {
+            let before = self.wish.counts[&pool];
             let most = before.max((self.room() + before).saturating_sub(self.wanted()));
-            self.wish.counts[pool] = count.min(most);
+            self.wish.counts.insert(pool, count.min(most));
         }
         self.settle_all()
     }
@@ -91,10 +92,10 @@ impl Reconciler {
             self.log(NO_SUPERVISION.to_owned());
             return self.settle_all();
         }
-        let before = self.wish.counts[DEFAULT];
+        let before = self.wish.counts[&PoolIndex::DEFAULT];
         let after = if more { before + 1 } else { before.saturating_sub(1) };
         self.want(after, "by signal");
-        let after = self.wish.counts[DEFAULT];
+        let after = self.wish.counts[&PoolIndex::DEFAULT];
         let change = if before == after {
             format!("workers: the number stays at {after}, which is a bound of this server")
         } else {
@@ -118,7 +119,7 @@ impl Reconciler {
         }
         self.rules.sizes.range = range;
         self.rules.sizes.growth.set_range(limits(range));
-        let before = self.wish.counts[DEFAULT];
+        let before = self.wish.counts[&PoolIndex::DEFAULT];
         let wanted = before.clamp(range.min as usize, range.max as usize);
         if wanted != before {
             self.log(format!("workers: {before} → {wanted}: {why}"));
@@ -128,9 +129,9 @@ impl Reconciler {
     }
 
     pub(super) fn want(&mut self, number: usize, why: &str) {
-        let from = self.wish.counts[DEFAULT];
+        let from = self.wish.counts[&PoolIndex::DEFAULT];
         let to = number.clamp(1, self.slots().saturating_sub(self.others()).max(1));
-        self.wish.counts[DEFAULT] = to;
+        self.wish.counts.insert(PoolIndex::DEFAULT, to);
         if from != to {
             self.reached(Milestone::Resized { from, to, why: why.to_owned() });
         }
@@ -141,7 +142,7 @@ impl Reconciler {
         if !self.is_complete() || self.is_reloading() || self.rules.refork.is_rolling() {
             return self.rules.sizes.growth.disturbed();
         }
-        let before = self.wish.counts[DEFAULT];
+        let before = self.wish.counts[&PoolIndex::DEFAULT];
         let (after, why) = match self.rules.sizes.growth.observe(sample, before, self.now) {
             None => return,
             Some(Decision::Stay(why)) => {
@@ -156,6 +157,6 @@ impl Reconciler {
             self.close(serial);
         }
         self.want(after, &why);
-        self.log(format!("workers: {before} → {}: {why}", self.wish.counts[DEFAULT]));
+        self.log(format!("workers: {before} → {}: {why}", self.wish.counts[&PoolIndex::DEFAULT]));
     }
 }

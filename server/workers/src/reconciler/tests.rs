@@ -84,7 +84,7 @@ fn start(generation: Generation, release: ReleaseId) -> Act {
 }
 
 fn fork(generation: Generation, index: u32, serial: Serial) -> Act {
-    Act::Fork { generation, pool: DEFAULT, index, serial }
+    Act::Fork { generation, pool: PoolIndex::DEFAULT, index, serial }
 }
 
 fn open(serial: Serial) -> Act {
@@ -645,7 +645,7 @@ fn an_attached_worker_that_cannot_start_is_the_end() {
 /// Returns the counts of both pools as wanted by the next fork orders.
 fn by_pool(acts: &[Act]) -> [usize; 2] {
     [0, 1].map(|pool| {
-        acts.iter().filter(|act| matches!(act, Act::Fork { pool: one, .. } if *one == pool)).count()
+        acts.iter().filter(|act| matches!(act, Act::Fork { pool: one, .. } if *one == PoolIndex(pool))).count()
     })
 }
 
@@ -678,8 +678,8 @@ proptest! {
         }
         world.work(300);
         world.check_rest();
-        for (pool, count) in world.machine.wish.counts.iter().enumerate() {
-            prop_assert_eq!(world.machine.up(pool), *count);
+        for (pool, count) in &world.machine.wish.counts {
+            prop_assert_eq!(world.machine.up(*pool), *count);
         }
     }
 }

@@ -2,14 +2,10 @@
 
 use super::recycle::Limits;
 use crate::process::ReleaseId;
+use queue::PoolIndex;
 use settings::Step;
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The number of a pool of workers: its index in [`Wish::counts`].
-pub type Pool = usize;
-
-/// The pool of the workers that no other pool claims.
-pub const DEFAULT: Pool = 0;
 
 /// The processes that should exist. Only reloads, signals, the load and limits change this value.
 #[derive(Debug, Clone)]
@@ -17,7 +13,7 @@ pub struct Wish {
     /// The release in force, which replacement templates load.
     pub release: ReleaseId,
     /// The number of workers of each pool. All of them are forked from the same template.
-    pub counts: Vec<usize>,
+    pub counts: BTreeMap<PoolIndex, usize>,
     /// When workers are replaced.
     pub limits: Limits,
     /// The number of requests after which a worker becomes the next template; `None`: never.

@@ -23,7 +23,7 @@ pub(super) enum State {
 #[derive(Debug, Clone)]
 pub(super) struct Worker {
     pub(super) serial: Serial,
-    pub(super) pool: Pool,
+    pub(super) pool: PoolIndex,
     pub(super) generation: Generation,
     pub(super) pid: u32,
     pub(super) state: State,
@@ -51,7 +51,7 @@ pub(super) struct Signs {
 }
 
 impl Worker {
-    fn new(serial: Serial, pool: Pool, generation: Generation, now: Instant) -> Worker {
+    fn new(serial: Serial, pool: PoolIndex, generation: Generation, now: Instant) -> Worker {
         Worker {
             serial,
             pool,
@@ -91,7 +91,7 @@ impl Reconciler {
 
     // The beginning.
 
-    pub(super) fn fork(&mut self, generation: Generation, pool: Pool) {
+    pub(super) fn fork(&mut self, generation: Generation, pool: PoolIndex) {
         let Some(index) = self.slots.workers.iter().position(Option::is_none) else { return };
         let serial = self.slots.next;
         self.slots.next += 1;

@@ -25,7 +25,7 @@ pub(super) struct World {
     begun: BTreeSet<Serial>,
     gone: BTreeSet<Serial>,
     /// The pool of each worker.
-    begun_in: BTreeMap<Serial, Pool>,
+    begun_in: BTreeMap<Serial, PoolIndex>,
     pub(super) plan: Plan,
     /// The number of old workers that stay in place; 0: memory has room for both versions.
     pub(super) serving: usize,
@@ -35,7 +35,7 @@ pub(super) struct World {
 pub(super) fn wish(counts: Vec<usize>) -> Wish {
     Wish {
         release: FIRST_RELEASE,
-        counts,
+        counts: (0..).map(PoolIndex).zip(counts).collect(),
         limits: recycle::Limits::default(),
         refork_after: None,
         timeouts: TIMEOUTS,
@@ -47,7 +47,7 @@ impl World {
     /// Starts with a booting template.
     pub(super) fn booting(counts: Vec<usize>, source: Capabilities) -> World {
         let now = Instant::now();
-        let range = settings::Workers::exactly(counts[DEFAULT] as u32);
+        let range = settings::Workers::exactly(counts[0] as u32);
         let slots = if source.can_replace { 32 } else { 1 };
         World {
             machine: Reconciler::new(source, wish(counts), slots, range, now),
@@ -126,11 +126,11 @@ impl World {
                     let pool = self.begun_in.get(serial).copied();
                     assert_eq!(
                         pool,
-                        Some(DEFAULT),
+                        Some(PoolIndex::DEFAULT),
                         "a template has the memory of a worker of the default pool"
                     );
                     assert!(
-                        self.machine.up(DEFAULT) >= self.machine.wish.counts[DEFAULT],
+                        self.machine.up(PoolIndex::DEFAULT) >= self.machine.wish.counts[&PoolIndex::DEFAULT],
                         "it has a successor"
                     );
                     let release = self.machine.release_of(*generation).unwrap();
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Returns the number of workers of a pool that the front sends requests to.
-    pub(super) fn open_in(&self, pool: Pool) -> usize {
+    pub(super) fn open_in(&self, pool: PoolIndex) -> usize {
         self.open.iter().filter(|serial| self.begun_in[*serial] == pool).count()
     }
 

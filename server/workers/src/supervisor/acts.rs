@@ -5,7 +5,7 @@ use super::*;
 use crate::messages::{Descriptors, End, NewLink};
 use crate::process::WorkerSignal;
 use crate::progress::Progress;
-use crate::reconciler::{Hopeless, Milestone, Pool, Signals, Trial};
+use crate::reconciler::{Hopeless, Milestone, Signals, Trial};
 use crate::spawner::Template;
 use sys::process::catches_dump;
 
@@ -75,8 +75,7 @@ impl Supervisor {
         }
     }
 
-    fn fork(&mut self, generation: Generation, pool: Pool, index: u32, serial: Serial) -> io::Result<()> {
-        let pool = PoolIndex(pool as u8);
+    fn fork(&mut self, generation: Generation, pool: PoolIndex, index: u32, serial: Serial) -> io::Result<()> {
         let worker = Worker::new(pool, generation, self.options.front_threads(), Instant::now());
         self.workers.insert(serial, worker);
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);

@@ -138,8 +138,7 @@ impl Supervisor {
         let slot = self.shared.scoreboard().slot(row.index as usize);
         self.check_progress(row, &slot, now);
         self.trace_slow(row, &slot);
-        let pool = PoolIndex(row.pool as u8);
-        let (seats, timeout) = (self.shared.seats(pool), self.options.worker_timeout(pool));
+        let (seats, timeout) = (self.shared.seats(row.pool), self.options.worker_timeout(row.pool));
         let Some(timeout) = timeout else { return };
         if seats.has_fibers() {
             // The scoreboard does not show which fibers are waiting.
@@ -170,13 +169,12 @@ impl Supervisor {
         let limit_us = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
         let (now, mut assigned) = (Instant::now(), Vec::new());
         for row in self.reconciler.rows().filter(|row| row.state == WorkerState::Ready) {
-            let pool = PoolIndex(row.pool as u8);
-            let seats = self.shared.seats(pool);
+            let seats = self.shared.seats(row.pool);
             if !seats.has_fibers() {
                 continue;
             }
             let slot = self.shared.scoreboard().slot(row.index as usize);
-            let mut queue = self.shared.dispatch(pool);
+            let mut queue = self.shared.dispatch(row.pool);
             match seats.computes(&slot, limit_us) {
                 true => queue.pass_over(row.serial, PassReason::Computing),
                 false => queue.restore(row.serial, PassReason::Computing, now, &mut assigned),

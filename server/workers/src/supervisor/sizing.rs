@@ -64,7 +64,7 @@ impl Sampler {
 impl Supervisor {
     pub(super) fn sizing(&self) -> Sizing {
         let (Range { min, max }, pinned) = self.reconciler.range();
-        let (wanted, last) = (self.reconciler.wish().counts[DEFAULT], self.outbox.history.size());
+        let (wanted, last) = (self.reconciler.wish().counts[&PoolIndex::DEFAULT], self.outbox.history.size());
         Sizing { wanted, min, max, pinned, last }
     }
 
@@ -77,7 +77,7 @@ impl Supervisor {
         self.carry_out(acts);
         let wanted = self.reconciler.wish().counts.clone();
         for (pool, most) in
-            pools.iter().zip(wanted).skip(1).filter(|(pool, most)| pool.workers as usize > *most)
+            pools.iter().zip(wanted.into_values()).skip(1).filter(|(pool, most)| pool.workers as usize > *most)
         {
             self.log(format!(
                 "workers of the pool {} is {}, but there can be at most {most} in this server; restart it for more",
@@ -151,7 +151,7 @@ impl Supervisor {
     /// Among equals it is the youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
         let queue = self.shared.dispatch(PoolIndex::DEFAULT);
-        let up = rows.iter().filter(|row| row.state == WorkerState::Ready && row.pool == DEFAULT);
+        let up = rows.iter().filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT);
         up.map(|row| row.serial)
             .min_by_key(|&serial| (queue.tunnels(serial), queue.taken(serial), Reverse(serial)))
     }
@@ -170,7 +170,7 @@ impl Supervisor {
         let cpus_of = |used: u64| passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
         let all_cpus = cpus_of(rows.iter().filter_map(of).sum());
         // Workers of other pools cannot serve the requests of this pool.
-        let worker_cpus = cpus_of(rows.iter().filter(|row| row.pool == DEFAULT).filter_map(of).sum());
+        let worker_cpus = cpus_of(rows.iter().filter(|row| row.pool == PoolIndex::DEFAULT).filter_map(of).sum());
         let cpus = Machine::recent().cpu_time().max(0.01);
         Sample {
             load,
