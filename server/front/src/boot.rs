@@ -4,10 +4,12 @@ use crate::release::Reread;
 use settings::{Loaded, Settings};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::watch;
+use workers::reconciler::FIRST_RELEASE;
 use workers::spawner::{BootConfig, Handoff, Prepared, without_fork};
-use workers::supervisor::{BootError, Options, Refresh, Supervisor};
+use workers::supervisor::{BootError, Options, ReleaseReader, Supervisor};
 
 /// The variable with the path of the server's Ruby files, set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";
@@ -52,7 +54,7 @@ pub fn configure(
 /// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
 pub(crate) async fn boot(
     settings: watch::Receiver<Arc<Settings>>,
-    refresh: Refresh,
+    releases: Rc<dyn ReleaseReader>,
     unlink: Vec<PathBuf>,
     prepared: Handoff,
     attached: Option<Arc<UnixStream>>,
@@ -61,8 +63,16 @@ pub(crate) async fn boot(
     let app = now.app.clone().ok_or("there is no app to run")?;
     // An attached process has found them itself.
     let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
-    let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
-    let options = Options { boot, settings, refresh, attached };
+    let boot = BootConfig {
+        release: FIRST_RELEASE,
+        app,
+        lib,
+        settings: now.clone(),
+        environment: Vec::new(),
+        unlink,
+        prepared,
+    };
+    let options = Options { boot, settings, releases, attached };
     Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
 }
 

@@ -1,13 +1,19 @@
 //! `firebrick check`: loads the app once without serving it.
 
 use crate::{boot, leftovers, libraries, listen, log_file, public, scripts, sites, tls};
+use settings::puma::Call;
 use settings::{ServiceProgram, Settings};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
-use workers::spawner::Handoff;
+use workers::ReleaseId;
+use workers::spawner::{BootConfig, Handoff};
+use workers::supervisor::ReleaseReader;
+
+const NOT_SERVED: &str = "nothing is served here";
 
 /// Loads everything that would be served: the app in a template, handlers in a VM. Returns the report.
 /// `prepared`: the process that has evaluated `puma.rb`.
@@ -113,12 +119,28 @@ fn event_loop() -> Result<LocalRuntime, String> {
     runtime.map_err(|e| format!("no event loop: {e}"))
 }
 
+/// The releases of an app that is not served.
+struct NeverReloaded;
+
+impl ReleaseReader for NeverReloaded {
+    fn read(&self, _: ReleaseId, _: ReleaseId) -> Result<(), String> {
+        Err(NOT_SERVED.to_owned())
+    }
+
+    fn evaluated(&self, _: ReleaseId, _: &[Call]) -> Result<(), String> {
+        Err(NOT_SERVED.to_owned())
+    }
+
+    fn boot_config(&self, _: ReleaseId) -> Result<BootConfig, String> {
+        Err(NOT_SERVED.to_owned())
+    }
+}
+
 /// Boots the app in a template and discards it.
 fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
-    let refresh = workers::supervisor::Refresh::new(|_, _| Err("nothing is served here".to_owned()));
     event_loop()?.block_on(async {
-        let supervisor = boot::boot(unchanging, refresh, Vec::new(), prepared, None).await?;
+        let supervisor = boot::boot(unchanging, Rc::new(NeverReloaded), Vec::new(), prepared, None).await?;
         let facts = supervisor.facts().cloned();
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {

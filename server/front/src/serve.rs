@@ -147,16 +147,8 @@ async fn run(
     let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
     let restart_file = reload::RestartFile::of(&settings);
-    let refresh = reload::refresh(releases.clone(), sockets.files());
-    let booting = BootedWorkers::boot(
-        &releases,
-        refresh,
-        sockets.files(),
-        prepared,
-        &mut signals,
-        &logs.error,
-        attached,
-    );
+    let booting =
+        BootedWorkers::boot(&releases, sockets.files(), prepared, &mut signals, &logs.error, attached);
     let Some(workers) = booting.await? else {
         return Ok(());
     };

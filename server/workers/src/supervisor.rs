@@ -14,7 +14,6 @@ mod history;
 mod jobs;
 mod meter;
 mod orders;
-mod releases;
 mod services;
 mod sizing;
 mod templates;
@@ -36,9 +35,9 @@ use crate::spawner::{TemplateReport, message, pools, seats};
 use history::History;
 use jobs::Jobs;
 use meter::Meter;
-pub use orders::{AppFacts, BootError, Command, Follower, Notice, Options, Processes, Refresh};
+use orders::Followers;
+pub use orders::{AppFacts, BootError, Command, Follower, Notice, Options, Processes, ReleaseReader};
 use queue::{Dispatch, PassReason, PoolIndex, Serial};
-use releases::Releases;
 use settings::Settings;
 use sizing::Sampler;
 pub use sizing::Sizing;
@@ -69,7 +68,7 @@ pub struct Supervisor {
     reconciler: Reconciler,
     templates: BTreeMap<Generation, RunningTemplate>,
     workers: BTreeMap<Serial, Worker>,
-    releases: Releases,
+    followers: Followers,
     trials: Trials,
     subjects: Subjects,
     outbox: Outbox,
@@ -133,7 +132,7 @@ impl Supervisor {
         shared.each(|queue| queue.set_classes(&classes)).for_each(drop);
         Ok(Supervisor {
             reconciler: Reconciler::new(source, wish, slots, workers, now),
-            releases: Releases::new(options.boot.clone()),
+            followers: Followers::default(),
             options,
             shared: Arc::new(shared),
             inbox: Inbox { reports, templates: mpsc::unbounded_channel() },
@@ -263,7 +262,7 @@ impl Supervisor {
             }
             Command::Leave => return self.reconciler.leave(),
             Command::Reload(wish, follower) => {
-                let caller = self.releases.caller(follower);
+                let caller = self.followers.add(follower);
                 self.reconciler.reload(wish, caller, now)
             }
             Command::Drain => self.reconciler.drain(now),

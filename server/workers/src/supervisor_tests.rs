@@ -1,7 +1,7 @@
 //! Tests the supervisor's decisions, with templates that do nothing.
 
 use super::*;
-use crate::process::ExitStatus;
+use crate::process::{ExitStatus, ReleaseId};
 use crate::progress::Progress;
 use crate::reconciler::End as Ended;
 use crate::spawner::{BootConfig, Handoff, TemplateMessage};
@@ -49,6 +49,23 @@ struct Scene {
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Releases that are all started in the same way.
+struct Same(BootConfig);
+
+impl ReleaseReader for Same {
+    fn read(&self, _: ReleaseId, _: ReleaseId) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn evaluated(&self, _: ReleaseId, _: &[settings::puma::Call]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn boot_config(&self, release: ReleaseId) -> Result<BootConfig, String> {
+        Ok(BootConfig { release, ..self.0.clone() })
+    }
+}
+
 fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -61,6 +78,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         settings.limits.max_queue = 100;
         let settings = Arc::new(settings);
         let boot = BootConfig {
+            release: FIRST_RELEASE,
             app: "config.ru".into(),
             lib: "/".into(),
             settings: settings.clone(),
@@ -69,9 +87,8 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             prepared: Handoff::default(),
         };
         let (_sender, settings) = watch::channel(settings);
-        let again = boot.clone();
-        let refresh = Refresh::new(move |_, _| Ok(again.clone()));
-        let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
+        let releases = std::rc::Rc::new(Same(boot.clone()));
+        let mut supervisor = Supervisor::new(Options { boot, settings, releases, attached: None }).unwrap();
         supervisor.start_template(FIRST, FIRST_RELEASE).unwrap();
         let mut scene = Scene { supervisor };
         scene.supervisor.see(Change::Template { generation: FIRST, usable: Ok(()) });

@@ -9,7 +9,8 @@
 //! 3. Front threads get all parts of a release in one message ([`Releases::watch`]). A request is served by
 //!    the release that was in force when it arrived.
 //! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload,
-//!    or the one before, for an undo. Both are kept until the next one is read.
+//!    or the one before, for an undo. Both are kept until the next one is read. A reload that has waited is
+//!    read before the front has put the release of the last one in force, so the order names that one.
 //! 5. While a release is being tried, its files are served where the release in force has no such file,
 //!    because its first workers refer to them.
 //! 6. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when
@@ -148,16 +149,24 @@ impl Releases {
         self.settings.subscribe()
     }
 
-    /// Reads a release that will replace the one in force.
+    /// Returns a release that is in force or is kept.
+    pub(crate) fn get(&self, id: ReleaseId) -> Option<Arc<Release>> {
+        let in_force = Some(self.in_force()).filter(|release| release.id == id);
+        in_force.or_else(|| self.others.borrow().get(&id).cloned())
+    }
+
+    /// Reads a release that will replace `in_force`, which the front may not have put in force yet.
     ///
     /// # Errors
     /// Its settings, rules or handlers are wrong. Nothing of it will serve.
-    pub(crate) fn read(&self, id: ReleaseId) -> Result<Arc<Release>, String> {
+    pub(crate) fn read(&self, id: ReleaseId, in_force: ReleaseId) -> Result<Arc<Release>, String> {
         let loaded = self.reread.read()?;
         let release = self.release(id, loaded.clone())?;
         self.loaded.replace(Some((id, loaded)));
         // The reload before this one has ended, and can no longer be undone.
-        self.others.replace(BTreeMap::from([(id, release.clone())]));
+        let mut others = self.others.borrow_mut();
+        others.retain(|other, _| *other == in_force);
+        others.insert(id, release.clone());
         Ok(release)
     }
 

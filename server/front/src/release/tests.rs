@@ -71,7 +71,7 @@ impl Deploys {
 
     fn deploy(&self, number: &str) -> Arc<Release> {
         *self.next.borrow_mut() = settings(&self.root.path().join(number));
-        self.releases.read(number.parse().unwrap()).unwrap()
+        self.releases.read(number.parse().unwrap(), self.releases.in_force().id).unwrap()
     }
 
     fn load(&self, id: ReleaseId) -> Vec<String> {
@@ -145,6 +145,21 @@ fn a_failed_reload_leaves_nothing() {
     );
 }
 
+/// A reload that has waited begins at the end of another one, before the front has heard of that end.
+#[test]
+fn a_release_goes_into_force_although_the_next_one_has_been_read() {
+    let deploys = Deploys::new();
+    let releases = &deploys.releases;
+    deploys.load(1);
+    deploys.deploy("2");
+    deploys.load(2);
+    releases.read(3, 2).unwrap();
+    assert_eq!([1, 2, 3].map(|id| releases.get(id).map(|release| release.id)), [Some(1), Some(2), Some(3)]);
+    releases.put_in_force(2);
+    assert_eq!((releases.in_force().id, deploys.roots().0), (2, deploys.public("2")));
+    assert!(releases.get(3).is_some_and(|third| third.id == 3), "it can still take over");
+}
+
 #[test]
 fn calls_of_puma_rb_complete_what_was_read() {
     let deploys = Deploys::new();
@@ -153,7 +168,7 @@ fn calls_of_puma_rb_complete_what_was_read() {
     let completed = deploys.releases.evaluated(read.id, &[]).unwrap();
     assert!(completed.settings.dir.ends_with("2"), "the link is not followed again");
     assert_eq!((completed.id, completed.settings.limits.max_headers), (read.id, 7));
-    deploys.releases.read(3).unwrap();
+    deploys.releases.read(3, 1).unwrap();
     assert!(deploys.releases.evaluated(read.id, &[]).is_err(), "a newer one has been read");
 }
 
@@ -166,13 +181,13 @@ fn rules_that_are_the_same_stay_and_others_do_not() {
     let (dir, static_json) = (dir.path().to_owned(), Some(rules.clone()));
     settings.sites.main = Some(settings::Site { dir, static_json, root: None, found: None });
     let releases = releases_of(Rc::new(RefCell::new(settings)));
-    let same = releases.read(2).unwrap();
+    let same = releases.read(2, 1).unwrap();
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));
     fs::write(&rules, "{ \"clean_urls\": true }").unwrap();
-    let changed = releases.read(3).unwrap();
+    let changed = releases.read(3, 1).unwrap();
     assert!(!Arc::ptr_eq(&changed.sites, &releases.in_force().sites));
     fs::write(&rules, "{ no").unwrap();
-    assert!(releases.read(4).is_err_and(|why| why.contains("static.json")));
+    assert!(releases.read(4, 1).is_err_and(|why| why.contains("static.json")));
     // A watcher that has read rules for an earlier release changes nothing.
     releases.replace_sites(changed.id, changed.sites.clone());
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));

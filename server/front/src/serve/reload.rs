@@ -4,8 +4,9 @@
 //! fails, the reload follows; if it succeeds, the new program gets the order. It sees the file itself.
 
 use crate::boot;
-use crate::release::Releases;
+use crate::release::{Release, Releases};
 use settings::Settings;
+use settings::puma::Call;
 use stats::{ReloadStep, ReloadWish};
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -13,34 +14,53 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
+use workers::ReleaseId;
+use workers::reconciler::FIRST_RELEASE;
 use workers::spawner::{BootConfig, Handoff, before_bundler};
-use workers::supervisor::{Command, Follower, Refresh};
+use workers::supervisor::{Command, Follower, ReleaseReader};
 
-/// Tells how to start a template of a new release: in the app's directory as typed, with the settings read again and the environment from
-/// before Bundler.
-pub(super) fn refresh(releases: Rc<Releases>, unlink: Vec<PathBuf>) -> Refresh {
-    Refresh::new(move |id, calls| {
-        let release = match calls {
-            None => releases.read(id)?,
-            Some(calls) => releases.evaluated(id, calls)?,
-        };
-        let settings = release.settings.clone();
-        // The app that `puma.rb` names is unknown until the file has been evaluated.
-        let unknown = settings.puma_rb.as_ref().filter(|_| calls.is_none()).map(|file| file.path.clone());
-        let app = settings.app.clone().or(unknown);
-        let app =
-            app.ok_or_else(|| format!("there is no config.ru in {} any more", settings.dir.display()))?;
-        let mut environment = before_bundler(std::env::vars_os());
+impl ReleaseReader for Releases {
+    fn read(&self, id: ReleaseId, in_force: ReleaseId) -> Result<(), String> {
+        let release = Releases::read(self, id, in_force)?;
+        boot_config(&release).map(drop)
+    }
+
+    fn evaluated(&self, id: ReleaseId, calls: &[Call]) -> Result<(), String> {
+        let release = Releases::evaluated(self, id, calls)?;
+        // From now on only the app itself will do, not the `puma.rb` that may name it.
+        release.settings.app.as_ref().map(drop).ok_or_else(|| no_app(&release.settings))
+    }
+
+    fn boot_config(&self, id: ReleaseId) -> Result<BootConfig, String> {
+        boot_config(&*self.get(id).ok_or_else(|| format!("release {id} has been replaced by a newer one"))?)
+    }
+}
+
+/// Returns how to start a template of a release: in the app's directory as typed, with the environment from
+/// before Bundler. The first template has that of this program.
+fn boot_config(release: &Release) -> Result<BootConfig, String> {
+    let settings = release.settings.clone();
+    // The app that `puma.rb` names is unknown until the file has been evaluated.
+    let unknown = settings.puma_rb.as_ref().map(|file| file.path.clone());
+    let app = settings.app.clone().or(unknown).ok_or_else(|| no_app(&settings))?;
+    let mut environment = Vec::new();
+    if release.id != FIRST_RELEASE {
+        environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(OsString::from(&settings.typed_dir))));
-        Ok(BootConfig {
-            app,
-            lib: boot::lib()?,
-            settings,
-            environment,
-            unlink: unlink.clone(),
-            prepared: Handoff::default(),
-        })
+    }
+    Ok(BootConfig {
+        release: release.id,
+        app,
+        lib: boot::lib()?,
+        settings,
+        environment,
+        unlink: Vec::new(),
+        prepared: Handoff::default(),
     })
+}
+
+fn no_app(settings: &Settings) -> String {
+    format!("there is no config.ru in {} any more", settings.dir.display())
 }
 
 /// The orders to reload of signals and of the file.

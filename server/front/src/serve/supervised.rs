@@ -8,12 +8,13 @@ use crate::signals::{SignalAction, Signals};
 use stats::ReloadStep;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use workers::Shared;
 use workers::spawner::Handoff;
-use workers::supervisor::{AppFacts, Command, Notice, Processes, Refresh, Supervisor};
+use workers::supervisor::{AppFacts, Command, Notice, Processes, Supervisor};
 
 /// The largest number of queued orders to the supervisor.
 const COMMANDS: usize = 16;
@@ -28,8 +29,7 @@ impl BootedWorkers {
     /// # Errors
     /// The reason why the app cannot be loaded.
     pub(super) async fn boot(
-        releases: &Releases,
-        refresh: Refresh,
+        releases: &Rc<Releases>,
         unlink: Vec<PathBuf>,
         prepared: Handoff,
         signals: &mut Signals,
@@ -39,7 +39,7 @@ impl BootedWorkers {
         if releases.settings().app.is_none() {
             return Ok(Some(BootedWorkers(None)));
         }
-        let booting = boot::boot(releases.watch_settings(), refresh, unlink, prepared, attached);
+        let booting = boot::boot(releases.watch_settings(), releases.clone(), unlink, prepared, attached);
         tokio::pin!(booting);
         loop {
             tokio::select! {

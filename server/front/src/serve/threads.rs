@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(status(address, 100), "404", "within the default limit");
 
         next.borrow_mut().limits.max_uri = 64;
-        releases.put_in_force(releases.read(2).unwrap().id);
+        releases.put_in_force(releases.read(2, 1).unwrap().id);
         // The kernel picks the thread of each connection: 20 refusals in a row show that both threads have
         // the new limit.
         let deadline = Instant::now() + Duration::from_secs(30);

@@ -20,6 +20,7 @@ pub(crate) use engine::seats;
 pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};
+use crate::process::ReleaseId;
 pub use prepared::{Handoff, Prepared};
 use settings::Settings;
 pub(crate) use source::Source;
@@ -35,6 +36,8 @@ pub(crate) use template::{Template, TemplateReport};
 /// The start configuration of a template, and the content of its `boot` message.
 #[derive(Debug, Clone)]
 pub struct BootConfig {
+    /// The release that is started.
+    pub release: ReleaseId,
     pub app: PathBuf,
     /// The folder that contains `firebrick/template.rb`.
     pub lib: PathBuf,

@@ -41,7 +41,7 @@ impl Supervisor {
             Act::Try(Trial::Probe(serial, release)) => self.probe(serial, release),
             Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
             Act::Log(text) => self.log(text),
-            Act::Tell { to, step } => self.releases.tell(to, step),
+            Act::Tell { to, step } => self.followers.tell(to, step),
             Act::Reason { of, cause, why } => {
                 if let Some(worker) = self.workers.get_mut(&of) {
                     worker.death.recycled = Some((cause, why));
@@ -79,7 +79,7 @@ impl Supervisor {
         let worker = Worker::new(pool, generation, self.options.front_threads(), Instant::now());
         self.workers.insert(serial, worker);
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
-        let pools = pools(&self.releases.get(release).unwrap_or(&self.options.boot).settings);
+        let pools = pools(&self.boot_config(release).map_err(io::Error::other)?.settings);
         let own = pools.get(usize::from(pool.0)).ok_or_else(|| io::Error::other("there is no such pool"))?;
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;

@@ -2,12 +2,13 @@
 
 use super::sizing::Sizing;
 use crate::process::ReleaseId;
-use crate::reconciler::{Capabilities, Row};
+use crate::reconciler::{Caller, Capabilities, Row};
 use crate::spawner::{BootConfig, ServiceOrder, without_fork};
 use queue::{PoolIndex, Serial};
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
 use stats::{Library, ReloadStep, ReloadWish};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -18,14 +19,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use wire::traces::Trace;
 
 /// The configuration of a pool.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
-    /// How to start templates. The settings in it give the number of workers and front threads.
+    /// How to start templates of the release in force. The settings in it give the number of workers and front threads.
     pub boot: BootConfig,
     /// The settings in force. Limits and time-outs are read from here each time they are needed.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// Called when a reload begins; returns how to start templates of the new code.
-    pub refresh: Refresh,
+    pub releases: Rc<dyn ReleaseReader>,
     /// Set when an existing Ruby process has started this one. That process is both template and worker, and
     /// holds the other end of this socket.
     pub attached: Option<Arc<UnixStream>>,
@@ -74,25 +74,25 @@ impl Options {
     }
 }
 
-/// Reads the location of the app and its start configuration again.
-#[derive(Clone)]
-pub struct Refresh(pub(super) Rc<Read>);
+/// The releases, which the front keeps: the one in force, the one before, and the one of a reload.
+pub trait ReleaseReader {
+    /// Reads a new release. Of the others, only the one in force is kept.
+    ///
+    /// # Errors
+    /// The release cannot be read.
+    fn read(&self, release: ReleaseId, in_force: ReleaseId) -> Result<(), String>;
 
-/// Reads the release with this number, or completes it by the calls that its `puma.rb` has made.
-pub(super) type Read = dyn Fn(ReleaseId, Option<&[Call]>) -> Result<BootConfig, String>;
+    /// Completes the release that was read last by the calls that its `puma.rb` has made.
+    ///
+    /// # Errors
+    /// The calls are wrong, or a newer release has been read.
+    fn evaluated(&self, release: ReleaseId, calls: &[Call]) -> Result<(), String>;
 
-impl Refresh {
-    /// `read` returns a message if the release cannot be read. It is called first without calls, and again
-    /// with those of `puma.rb` if the app has that file.
-    pub fn new(read: impl Fn(ReleaseId, Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
-        Refresh(Rc::new(read))
-    }
-}
-
-impl std::fmt::Debug for Refresh {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Refresh")
-    }
+    /// Returns how to start a template of a release, apart from the files that it removes.
+    ///
+    /// # Errors
+    /// The release is no longer kept, or has no app.
+    fn boot_config(&self, release: ReleaseId) -> Result<BootConfig, String>;
 }
 
 /// An order to a running pool.
@@ -230,5 +230,31 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         self.tell(ReloadStep::end(Err("the server is stopping".to_owned())));
+    }
+}
+
+/// The followers of running and waiting reloads.
+#[derive(Debug, Default)]
+pub(super) struct Followers {
+    of: BTreeMap<Caller, Follower>,
+    last: Caller,
+}
+
+impl Followers {
+    pub(super) fn add(&mut self, follower: Option<Follower>) -> Option<Caller> {
+        let follower = follower?;
+        self.last += 1;
+        self.of.insert(self.last, follower);
+        Some(self.last)
+    }
+
+    pub(super) fn tell(&mut self, caller: Caller, step: ReloadStep) {
+        let ended = step.is_end();
+        if let Some(follower) = self.of.get_mut(&caller) {
+            follower.tell(step);
+        }
+        if ended {
+            self.of.remove(&caller);
+        }
     }
 }

@@ -25,7 +25,7 @@ impl RunningTemplate {
 
 impl Supervisor {
     pub(super) fn start_template(&mut self, generation: Generation, release: ReleaseId) -> io::Result<()> {
-        let boot = self.releases.boot_config(release, &self.options.boot);
+        let boot = self.boot_config(release).map_err(io::Error::other)?;
         let (links, sizes) = self.template_sizes();
         let (scoreboard, to) = (self.shared.scoreboard().memory().as_fd(), self.inbox.templates.0.clone());
         let template = if let Some(socket) = &self.options.attached {
@@ -51,11 +51,10 @@ impl Supervisor {
     ) -> Result<(), String> {
         let calls = evaluated.map_err(|refusal| refusal.to_string())?;
         if let Some(release) = self.reconciler.release_to_read(generation) {
-            let boot = (self.options.refresh.0)(release, Some(&calls))?;
-            self.releases.insert(release, boot);
+            self.options.releases.evaluated(release, &calls)?;
         }
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
-        let boot = self.releases.boot_config(release, &self.options.boot);
+        let boot = self.boot_config(release)?;
         let (links, sizes) = self.template_sizes();
         let Some(template) = self.templates.get(&generation) else { return Ok(()) };
         let booted = template.process.boot(&boot, links, self.shared.scoreboard().memory().as_fd(), sizes);

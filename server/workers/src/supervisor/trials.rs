@@ -1,11 +1,13 @@
-//! Answers the questions about new code: whether memory has room for it, whether its first worker responds,
-//! and whether that worker does as well as the old ones. [`crate::trial`] judges the figures.
+//! Answers the questions about a new release: what it is, whether memory has room for it, whether its first
+//! worker responds, and whether that worker does as well as the old ones. [`crate::trial`] judges the figures.
 
 use super::*;
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
 use crate::process::ReleaseId;
+use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
+use crate::spawner::BootConfig;
 use crate::trial::{self, Figures, verdict};
 use handler::Trace;
 use queue::Tally;
@@ -74,6 +76,40 @@ impl Trials {
 }
 
 impl Supervisor {
+    /// Reads a new release. The plan of its reload is that of the settings in force.
+    pub(super) fn read(&mut self, release: ReleaseId) -> Result<Plan, String> {
+        self.options.releases.read(release, self.reconciler.wish().release)?;
+        let settings = self.options.settings.borrow();
+        let reload = &settings.reload;
+        if settings.process.environment == "development" {
+            return Ok(Plan { step: reload.step, ..Plan::default() });
+        }
+        let watch = Some(reload.watch).filter(|_| reload.share > 0);
+        Ok(Plan { probe: true, watch, share: reload.share, step: reload.step, keep: reload.keep })
+    }
+
+    /// Returns how to start a template of a release.
+    pub(super) fn boot_config(&self, release: ReleaseId) -> Result<BootConfig, String> {
+        let in_force = &self.options.boot;
+        if in_force.release == release {
+            return Ok(in_force.clone());
+        }
+        let boot = self.options.releases.boot_config(release)?;
+        Ok(BootConfig { unlink: in_force.unlink.clone(), ..boot })
+    }
+
+    /// Puts a release in force, for the front too.
+    pub(super) fn publish(&mut self, release: ReleaseId) {
+        if self.options.boot.release == release {
+            return;
+        }
+        self.notify(Notice::Reloaded(release));
+        match self.boot_config(release) {
+            Ok(boot) => self.options.boot = boot,
+            Err(why) => self.log(format!("release {release} serves, but cannot be started again: {why}")),
+        }
+    }
+
     /// Measures the memory that a reload needs, on another thread, because the measurement takes
     /// milliseconds.
     pub(super) fn weigh_memory(&mut self) {
@@ -100,7 +136,10 @@ impl Supervisor {
     }
 
     pub(super) fn probe(&mut self, serial: Serial, release: ReleaseId) {
-        let Some(settings) = self.releases.get(release).map(|boot| boot.settings.clone()) else { return };
+        let settings = match self.boot_config(release) {
+            Ok(boot) => boot.settings,
+            Err(why) => return self.see(Change::Tried(Err(why))),
+        };
         let configured = !settings.reload.probe.is_empty();
         let targets = match (configured, settings.rack.warmup.is_empty()) {
             (true, _) => settings.reload.probe.clone(),
