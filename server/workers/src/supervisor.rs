@@ -226,10 +226,6 @@ impl Supervisor {
         self.shared.has_fibers()
     }
 
-    fn is_attached(&self) -> bool {
-        self.options.attached.is_some()
-    }
-
     fn notify(&mut self, notice: Notice) {
         self.outbox.notices.push(notice);
     }
@@ -280,7 +276,8 @@ impl Supervisor {
             Command::Trace(serial, reply) => return self.trace(serial, reply),
             Command::ForkService(order) => return self.fork_service(order),
             Command::Listening(addresses) => {
-                for template in self.templates.values().filter(|_| self.is_attached()) {
+                let receives = self.reconciler.source().starts_server;
+                for template in self.templates.values().filter(|_| receives) {
                     // If the process has exited, its closed socket reports that.
                     let _ = template.process.tell(&message::listening(&addresses));
                 }

@@ -79,6 +79,9 @@ pub struct Capabilities {
     /// Whether a worker returns requests that it has not started. Only then some are sent in advance.
     pub returns_requests: bool,
     pub signals: Signals,
+    /// Whether the process has started this server. Then the process receives the addresses of the server and
+    /// may stop it, and the server adopts no orphans, which belong to that process.
+    pub starts_server: bool,
 }
 
 /// How workers are signalled.
@@ -101,6 +104,7 @@ impl Capabilities {
         boot_factor: 1,
         returns_requests: true,
         signals: Signals::Direct,
+        starts_server: false,
     };
     /// Workers that are started one by one. Each loads the app itself, on a Ruby that takes seconds to start.
     pub const SPAWNED: Capabilities = Capabilities {
@@ -115,6 +119,7 @@ impl Capabilities {
         can_replace: false,
         can_fork: false,
         signals: Signals::Messages,
+        starts_server: true,
         ..Capabilities::TEMPLATE
     };
 }

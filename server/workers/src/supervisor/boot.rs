@@ -13,7 +13,7 @@ impl Supervisor {
     /// See [`BootError`].
     pub async fn boot(options: Options) -> Result<Supervisor, BootError> {
         let limit = options.timeouts().worker_boot;
-        if options.attached.is_none() {
+        if !options.source().starts_server {
             orphans::adopt();
         }
         let mut supervisor = Supervisor::new(options).map_err(BootError::Template)?;

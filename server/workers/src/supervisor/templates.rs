@@ -182,7 +182,8 @@ impl Supervisor {
 
     /// Starts the shutdown that the attached process requests.
     fn asked_to_stop(&mut self, generation: Generation) {
-        let Some(template) = self.templates.get(&generation).filter(|_| self.is_attached()) else { return };
+        let may_stop = self.reconciler.source().starts_server;
+        let Some(template) = self.templates.get(&generation).filter(|_| may_stop) else { return };
         let timeouts = self.options.timeouts();
         // For the clients first, and then for the app.
         let within = timeouts.lame_duck.unwrap_or_default() + timeouts.shutdown * 2;
@@ -206,7 +207,7 @@ impl Supervisor {
     /// Handles the death of a template. Returns the message for callers waiting for the template.
     fn template_died(&mut self, generation: Generation) -> String {
         let template = self.templates.remove(&generation);
-        if self.is_attached() {
+        if self.reconciler.source().starts_server {
             return "the process has ended".to_owned();
         }
         let booting = template.as_ref().is_some_and(|template| template.facts.is_none());
