@@ -1,8 +1,8 @@
 //! Runs `firebrick serve` from start to end.
 //!
 //! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a
-//! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`supervised`] (the
-//! app's workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
+//! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`boot`] (the app's
+//! workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
 //! maintenance), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
 //! program). [`server`] holds the parts that lifecycle and upgrade both use. The control socket reads
 //! [`observer`], [`snapshot`] and [`in_flight`].
@@ -16,12 +16,11 @@ mod reload;
 mod server;
 mod snapshot;
 mod sockets;
-mod supervised;
 mod threads;
 mod upgrade;
 
 use crate::banner::Banner;
-use crate::boot;
+use crate::boot::{self, BootedWorkers};
 use crate::caching::SharedPurges;
 use crate::error_log::ErrorLog;
 use crate::handover::{self, Predecessor, Started, UpgradeRecord};
@@ -49,7 +48,6 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use supervised::BootedWorkers;
 use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
 use upgrade::Upgrades;

@@ -1,8 +1,8 @@
 //! Takes snapshots of the whole server for the control server.
 
 use super::interruptions::Interruptions;
-use super::supervised::{RunningApp, RunningWorkers};
 use super::threads::Threads;
+use crate::boot::{RunningApp, RunningWorkers};
 use crate::caching;
 use crate::handover::UpgradeRecord;
 use crate::release::Releases;

@@ -2,7 +2,7 @@
 //! steps ([`Act`]). It is the only place that decides about templates and workers.
 //!
 //! Pure: takes changes and the time, and returns acts, which [`crate::supervisor`] carries out. Each rule is a
-//! file: `templates`, `workers`, `balance` and `deadlines` keep the processes, `reload` and [`refork`] move
+//! file: `templates`, `workers` and `balance` keep the processes, `reload` and [`refork`] move
 //! workers from one generation to another, [`recycle`], [`growth`] and `sizes` change the wish. The states of
 //! a worker:
 //!
@@ -15,7 +15,7 @@
 //! Contract:
 //! 1. One fork is in progress at a time.
 //! 2. A worker that was ready is replaced at once when it dies. Workers that fail before they are ready are
-//!    replaced with growing delays (`generation`). Until a generation has had a ready worker, it has at most
+//!    replaced with growing delays (`templates`). Until a generation has had a ready worker, it has at most
 //!    one worker at a time.
 //! 3. Every wait has a limit. A template is ended if it boots for longer than `boot` or does not carry out an
 //!    order within 5 s. A worker is killed if it boots for longer than `boot` or drains for longer than
@@ -23,7 +23,7 @@
 //! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is
 //!    killed when its other requests have finished, or after `shutdown`.
 //! 5. Numbers of code, generations and workers are given here and travel with each act. A template loads the
-//!    code that was ordered with it: that of a reload, or the code in force ([`Wish::code`]).
+//!    code that was ordered with it: that of a reload, or the code in force ([`Wish::release`]).
 //! 6. A new generation takes over one worker at a time, or in larger steps: an old worker drains when a new
 //!    one is ready. Until then, and if the new generation fails, the old one keeps serving. The workers of a
 //!    template that has died also keep serving.
@@ -41,12 +41,9 @@
 //! 12. Each pool has its own number of workers. All pools are forked from one template, and a generation takes
 //!     over in all of them.
 
-mod act;
 mod balance;
-mod change;
-mod deadlines;
-mod generation;
 pub mod growth;
+mod messages;
 pub mod recycle;
 pub mod refork;
 mod reload;
@@ -57,9 +54,7 @@ mod workers;
 
 use crate::deaths::{Cause, WorkerExit};
 use crate::process::{Generation, ReleaseId, WorkerSignal};
-pub use act::*;
-pub use change::*;
-use generation::{GenerationState, Role, Template};
+pub use messages::*;
 use queue::{PoolIndex, Serial};
 use recycle::Recycler;
 use refork::Refork;
@@ -68,6 +63,7 @@ use sizes::Sizes;
 pub use sizes::slots_for;
 use stats::WorkerState;
 use std::time::{Duration, Instant};
+use templates::{GenerationState, Role, Template};
 pub use wish::*;
 use workers::{State, Worker};
 

@@ -185,7 +185,8 @@ impl Reconciler {
             && !self.rules.recycler.is_recycling();
         let Some(old) = self.newest().filter(|_| quiet).map(|generation| generation.number) else { return };
         // The default pool's workers have the warmest memory: others know the code of their paths only.
-        let is_it = |worker: &Worker, one: &Figures| worker.serial == one.serial && worker.pool == PoolIndex::DEFAULT;
+        let is_it =
+            |worker: &Worker, one: &Figures| worker.serial == one.serial && worker.pool == PoolIndex::DEFAULT;
         let of_old = |one: &&Figures| self.workers_of(old).any(|worker| is_it(worker, one));
         let seen: Vec<Figures> = figures.iter().filter(of_old).copied().collect();
         let Some(serial) = choose(&seen, after, self.wish.limits.memory) else { return };

@@ -177,7 +177,8 @@ fn one_death_while_workers_take_over_is_an_accident_and_three_are_not() {
         let row = world.machine.rows().find(|row| row.state == WorkerState::Booting);
         if let Some(row) = row {
             world.ready(row.serial);
-            let new = world.machine.rows().filter(|row| row.generation == 2 && row.state == WorkerState::Ready);
+            let new =
+                world.machine.rows().filter(|row| row.generation == 2 && row.state == WorkerState::Ready);
             if world.stage() == Some("rolling") && new.count() > 1 {
                 world.kill_worker(row.serial);
                 killed += 1;

@@ -1,6 +1,6 @@
 //! Tests the lives of workers and templates, and properties of all of them.
 
-use super::generation::FIRST_WAIT;
+use super::templates::FIRST_WAIT;
 use super::world::*;
 use super::*;
 use crate::process::ExitStatus;
@@ -202,7 +202,7 @@ fn workers_that_exit_without_having_served_are_replaced_gently() {
         now += Duration::from_millis(10);
     }
     assert!((10..30).contains(&forks), "{forks} forks in 30 s");
-    let acts = on(&mut table, exited_with(serial, false), now + generation::SHORT_LIFE);
+    let acts = on(&mut table, exited_with(serial, false), now + templates::SHORT_LIFE);
     assert!(acts.iter().any(is_fork), "one that lived for longer is replaced at once");
 }
 
@@ -645,7 +645,9 @@ fn an_attached_worker_that_cannot_start_is_the_end() {
 /// Returns the counts of both pools as wanted by the next fork orders.
 fn by_pool(acts: &[Act]) -> [usize; 2] {
     [0, 1].map(|pool| {
-        acts.iter().filter(|act| matches!(act, Act::Fork { pool: one, .. } if *one == PoolIndex(pool))).count()
+        acts.iter()
+            .filter(|act| matches!(act, Act::Fork { pool: one, .. } if *one == PoolIndex(pool)))
+            .count()
     })
 }
 

@@ -274,7 +274,9 @@ impl World {
             0 => self.boot(),
             1 | 2 => self.fork(),
             3..=5 => self.ready(serial),
-            6 if self.row(serial).is_some_and(|row| row.state == WorkerState::Draining) => self.kill_worker(serial),
+            6 if self.row(serial).is_some_and(|row| row.state == WorkerState::Draining) => {
+                self.kill_worker(serial)
+            }
             6 => {}
             _ => return false,
         }

@@ -1,10 +1,10 @@
-//! Starts processes. Workers come from a [source](source::Source): a [template](template::Template) loads the
+//! Starts processes. Workers come from a [source](Source): a [template](template::Template) loads the
 //! app once and forks them on order; for a Ruby that cannot fork, a [spawner](spawned::Spawner) starts them.
 //!
 //! Contract:
-//! 1. No function here waits for a process. The reports of all templates arrive over one channel, with the
-//!    template's generation.
-//! 2. Dropping a template kills it, and none of its messages follow.
+//! 1. No function here waits for a process. The reports of all sources arrive over one channel as
+//!    [`TemplateMessage`]s, with the source's generation.
+//! 2. Dropping a source ends it, and none of its messages follow.
 
 mod allocator;
 mod engine;
@@ -12,24 +12,25 @@ mod environment;
 mod fiber_stack;
 pub(crate) mod message;
 mod prepared;
-mod source;
 mod spawned;
 mod template;
 
+use crate::process::{ReleaseId, WorkerSignal};
 pub(crate) use engine::seats;
 pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};
-use crate::process::ReleaseId;
 pub use prepared::{Handoff, Prepared};
-use settings::Settings;
-pub(crate) use source::Source;
+use queue::{PoolIndex, Serial};
+use settings::{Pool, Settings};
 pub(crate) use spawned::Spawner;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 pub(crate) use template::{Template, TemplateReport};
 
@@ -71,4 +72,84 @@ impl ServiceOrder {
         let _ = (&self.socket)
             .write(format!("{} {}\n", wire::template::guard::FAILED, why.replace('\n', " ")).as_bytes());
     }
+}
+
+/// The exit code of a process, when it has ended; `None` for a signal.
+pub(crate) type Exit<'a> = Pin<Box<dyn Future<Output = Option<i32>> + Send + 'a>>;
+
+/// The source of a generation's workers: a template that forks them, a process that is the worker itself, or a
+/// spawner that starts them.
+pub(crate) trait Source: Send {
+    /// Returns the process id of the template, or 0 if there is none, or none yet.
+    fn pid(&self) -> u32 {
+        0
+    }
+
+    /// Sets the process id of a template that has just been forked.
+    fn is_process(&mut self, _pid: u32) {}
+
+    /// Tells a process that has evaluated `puma.rb` to load the app.
+    ///
+    /// # Errors
+    /// Fails if the process is gone or does not read.
+    fn boot(
+        &self,
+        _config: &BootConfig,
+        _links: usize,
+        _scoreboard: BorrowedFd<'_>,
+        _sizes: (usize, usize),
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether a worker gets the sockets of its links with the order. Otherwise it connects.
+    fn passes_links(&self) -> bool;
+
+    /// Orders worker `serial` for scoreboard slot `index`, with the threads and fibers of this pool, and passes
+    /// its ends of the links.
+    ///
+    /// # Errors
+    /// Fails if the process cannot be started, or the template is gone or does not read.
+    fn fork(
+        &self,
+        index: u32,
+        serial: Serial,
+        pool: (PoolIndex, &Pool),
+        links: &[UnixStream],
+    ) -> io::Result<()>;
+
+    /// Ends an unneeded worker that has not connected, and so cannot receive DRAIN.
+    fn dismiss(&self, _serial: Serial) {}
+
+    /// Signals a worker.
+    ///
+    /// # Errors
+    /// Fails if the template is gone or does not read.
+    fn kill(&self, pid: u32, signal: WorkerSignal) -> io::Result<()>;
+
+    /// Orders a process for a service of the app.
+    ///
+    /// # Errors
+    /// Fails if the source cannot fork it, or the template is gone or does not read.
+    fn service(&self, order: &ServiceOrder) -> io::Result<()>;
+
+    /// Sends one of the messages of [`message`](message), if a process reads them.
+    ///
+    /// # Errors
+    /// Fails if the process is gone or does not read.
+    fn tell(&self, _message: &[Vec<u8>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Asks for the backtrace while the app is being loaded.
+    fn ask_where(&self) {}
+
+    /// Waits for the end of a process that was ordered to exit or has closed its socket. Kills it after a
+    /// while.
+    fn exited(&mut self) -> Exit<'_> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Orders the template to exit, waits for its end, and kills it if it does not exit.
+    fn exit(self: Box<Self>) -> Exit<'static>;
 }

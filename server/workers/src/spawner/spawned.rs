@@ -11,9 +11,8 @@
 
 use super::message;
 use super::prepared::command;
-use super::source::{Exit, Source};
 use super::template::TemplateReport;
-use super::{BootConfig, Booted, ServiceOrder, TemplateMessage};
+use super::{BootConfig, Booted, Exit, ServiceOrder, Source, TemplateMessage};
 use crate::messages::{Connections, Descriptors, End, NewLink, ThreadMessage};
 use crate::os;
 use crate::process::{ExitStatus, Generation, Process, WorkerSignal};

@@ -1,8 +1,7 @@
 //! Manages a template process and the front's end of its control socket.
 
 use super::message::{self, TemplateMessage};
-use super::source::{Exit, Source};
-use super::{BootConfig, Prepared, ServiceOrder, pools, seats};
+use super::{BootConfig, Exit, Prepared, ServiceOrder, Source, pools, seats};
 use crate::os;
 use crate::process::Process as Known;
 use crate::process::{Generation, WorkerSignal};

@@ -75,7 +75,13 @@ impl Supervisor {
         }
     }
 
-    fn fork(&mut self, generation: Generation, pool: PoolIndex, index: u32, serial: Serial) -> io::Result<()> {
+    fn fork(
+        &mut self,
+        generation: Generation,
+        pool: PoolIndex,
+        index: u32,
+        serial: Serial,
+    ) -> io::Result<()> {
         let worker = Worker::new(pool, generation, self.options.front_threads(), Instant::now());
         self.workers.insert(serial, worker);
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);

@@ -76,8 +76,11 @@ impl Supervisor {
         let acts = self.reconciler.set_pools(&counts, Instant::now());
         self.carry_out(acts);
         let wanted = self.reconciler.wish().counts.clone();
-        for (pool, most) in
-            pools.iter().zip(wanted.into_values()).skip(1).filter(|(pool, most)| pool.workers as usize > *most)
+        for (pool, most) in pools
+            .iter()
+            .zip(wanted.into_values())
+            .skip(1)
+            .filter(|(pool, most)| pool.workers as usize > *most)
         {
             self.log(format!(
                 "workers of the pool {} is {}, but there can be at most {most} in this server; restart it for more",
@@ -170,7 +173,8 @@ impl Supervisor {
         let cpus_of = |used: u64| passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
         let all_cpus = cpus_of(rows.iter().filter_map(of).sum());
         // Workers of other pools cannot serve the requests of this pool.
-        let worker_cpus = cpus_of(rows.iter().filter(|row| row.pool == PoolIndex::DEFAULT).filter_map(of).sum());
+        let worker_cpus =
+            cpus_of(rows.iter().filter(|row| row.pool == PoolIndex::DEFAULT).filter_map(of).sum());
         let cpus = Machine::recent().cpu_time().max(0.01);
         Sample {
             load,

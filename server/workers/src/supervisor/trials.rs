@@ -194,7 +194,11 @@ impl Supervisor {
 
     /// Compares the memory of the worker on trial with that of the others of its pool.
     fn weigh(&self, new: Serial) -> Result<(), String> {
-        let up = || self.reconciler.rows().filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT);
+        let up = || {
+            self.reconciler
+                .rows()
+                .filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT)
+        };
         let resident = |row: Row| sys::process::rss_bytes(row.pid);
         let ours = up().find(|row| row.serial == new).map_or(0, resident);
         let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
