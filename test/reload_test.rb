@@ -120,6 +120,26 @@ class ReloadTest < Case
     assert_equal "number 2", get("/", to: own).body
   end
 
+  it "puts a release in force whole, although the reload that waited for its end fails" do
+    firebrick_only
+    own = launch_app(settings: { limits: { max_body: "1KiB" } })
+    body = "x" * 2000
+    assert_status 413, post("/", body, to: own)
+    File.write(own.path("firebrick.toml"), "[limits]\nmax_body = \"1MiB\"\n[reload]\nwatch = 0\n")
+    File.write(own.path("config.ru"), "File.write('loading', '')\nsleep 0.02 until File.exist?('gate')\n#{Reloading::APP}")
+    deploy(own, "two")
+    first = own.begin_command("reload", own.dir)
+    wait_until("the first reload to load the app", within: 30) { File.exist?(own.path("loading")) }
+    File.write(own.path("config.ru"), "raise 'broken on purpose'")
+    second = own.begin_command("reload", own.dir)
+    wait_until("the second reload to wait", within: 30) { second.output.include?("waiting: ") }
+    File.write(own.path("gate"), "")
+    [first, second].each(&:wait)
+    assert_equal [0, 1], [first, second].map(&:code), -> { first.output + second.output + own.report }
+    assert_equal "two", get("/", to: own).body
+    assert_status 200, post("/", body, to: own)
+  end
+
   it "shows the reload under way, and counts those that have ended by outcome" do
     firebrick_only
     own = launch_app(workers: 2, settings: { reload: { keep: "60s", watch: "60s" } })
