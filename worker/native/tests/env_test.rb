@@ -113,13 +113,14 @@ class EnvTest < Case
         [200, { "content-type" => "text/plain" }, ["fine"]]
       }
     RUBY
-    serve(rackup) do |worker|
+    serve(rackup) do |worker, front|
       requests = [
         {}, { body: "abc", method: "POST" }, { target: "*", method: "OPTIONS" }, { target: "http://h.example/p?q" },
         { target: "http://h.example" }, { https: true }, { version: 10, fields: [] }, { remote_addr: "", remote_port: 0 },
         { target: "/%C3%A4?\xe4".b, fields: [%w[Host h], ["X-Latin", "\xe4".b]] }, { method: "PROPFIND" }
       ]
       requests.each { |request| assert_equal [200, "fine"], worker.get(request[:target] || "/", **request.except(:target)).values_at(0, 2), request.inspect }
+      refute_match(/LintError/, front.log)
     end
   end
 

@@ -75,6 +75,8 @@ module Firebrick
 
       def call_app
         @env = @worker.env.build(@request, @started_us)
+        # The app's middleware may replace it, and Rack::Lint refuses `close`.
+        @input = @env["rack.input"]
         put_handles
         raise @job.error if @job.error
 
@@ -169,7 +171,7 @@ module Firebrick
       end
 
       def run_callbacks
-        @env["rack.input"].close if @request.body
+        @input.close if @request.body
         finished = @env["rack.response_finished"]
         Firebrick::Exchange.finished(@env, @status.to_i, @headers, @error) if finished.is_a?(Array) && finished.any?
         after = @env["rack.after_reply"]
