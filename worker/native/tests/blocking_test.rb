@@ -54,6 +54,7 @@ class BlockingTest < Case
   end
 
   def test_computing_that_cannot_be_left
+    linux_only "a thread's CPU time is unknown"
     blocking("Firebrick.unsliced {\nfrom = cpu; nil while cpu - from < 0.3 }") do |worker, front|
       worker.get("/unsliced")
       assert_match(%r{ms in .* \(config\.ru:\d+.*\), GET /unsliced$}, await(front).first)
@@ -75,6 +76,7 @@ class BlockingTest < Case
   end
 
   def test_a_call_that_computes
+    linux_only "a thread's CPU time is unknown"
     blocking("$list ||= Array.new(1_500_000) { |i| i * 7919 % 1_000_003 }\n$list.sort.first", limit_ms: 20) do |worker, front|
       worker.get("/sort")
       eventually("the sort is told") { told(front).grep(%r{ms in (Array#)?sort \(config\.ru:\d+:in .*\), GET /sort$}).any? }

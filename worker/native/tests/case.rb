@@ -30,6 +30,12 @@ class Case < Minitest::Test
     skip why unless ENV.fetch("TEST_FIBERS", "0") == "0"
   end
 
+  # Skips a test of what only the implementation for Linux does.
+  def linux_only(why)
+    portable = ENV["RUSTFLAGS"].to_s.include?("firebrick_portable")
+    skip why if portable || !RbConfig::CONFIG["host_os"].include?("linux")
+  end
+
   def header(fields, name)
     fields.filter_map { |key, value| value if key.casecmp?(name) }
   end
