@@ -488,7 +488,8 @@ module RackSpecTests
     wait_until("closed #{name}") { collected.concat(get("/notes").body.split("\n")).include?("closed #{name}") }
     sleep 0.05
     collected.concat(get("/notes").body.split("\n"))
-    assert_equal ["closed #{name}"], collected
+    # A body of the test before may be closed after its response has arrived.
+    assert_equal 1, collected.count("closed #{name}"), collected.inspect
   end
 
   def lint_refuses_frozen
