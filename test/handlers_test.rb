@@ -59,6 +59,16 @@ class HandlersTest < ProgramCase
     refute_path_exists File.join(ruby.base, "server.pid")
   end
 
+  # As rackup -D, which leaves the folder when it has loaded the app.
+  { "development" => /2:3 threads of Ruby/, "production" => /2 workers x 2:3 threads/ }.each do |environment, banner|
+    it "finds the app's files from another folder, in #{environment}" do
+      files = { "config.ru" => "Dir.chdir('/')\n#{APP}", "config/puma.rb" => "workers 2\nthreads 2, 3\n" }
+      ruby = rackup("-p", "0", "-E", environment, files: files)
+      assert_match(/pid \d+ #{environment}/, fetch(ruby.port))
+      assert_match banner, ruby.output
+    end
+  end
+
   it "serves code that cannot be loaded again in this process, in production as well" do
     ruby = rackup("-p", "0", "-E", "production", "--builder", "run ->(_) { [200, {}, ['pid ' + Process.pid.to_s]] }")
     assert_equal "pid #{ruby.pid}", fetch(ruby.port)

@@ -190,9 +190,13 @@ class RailsServerTest < ProgramCase
     assert_equal 0, server.wait_exit
   end
 
+  # As -d, after which the process is no longer in the app's folder.
+  LEAVING = 'Rails.application.config.after_initialize { Dir.chdir("/") } if defined?(Rails::Server)'
+
   it "becomes the program in production, which keeps the pid file" do
     port = free_port
-    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", "-e", "production", "-P", "tmp/pids/server.pid", env: { "WEB_CONCURRENCY" => "2" })
+    leaving = { "config/initializers/leaving.rb" => LEAVING }
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", "-e", "production", "-P", "tmp/pids/server.pid", env: { "WEB_CONCURRENCY" => "2" }, files: leaving)
     response = fetch_soon(port)
     assert_match(/\Ahello \d+ production true\z/, response)
     refute_equal server.pid, Integer(response[/\d+/])

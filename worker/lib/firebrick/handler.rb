@@ -108,8 +108,12 @@ module Firebrick
       file ? File.dirname(File.expand_path(file)) : Dir.pwd
     end
 
+    # A daemon (`rails server -d`) has left the folder to which Rails' path is relative.
     def rackup_file(path)
-      path if path && File.file?(path)
+      return unless path
+
+      root = ::Rails.root if defined?(::Rails.root)
+      [path, *(File.expand_path(path, root) if root)].find { |file| File.file?(file) }
     end
   end
 end

@@ -100,9 +100,9 @@ module Firebrick
       end
 
       # Evaluates the folder's puma.rb.
-      def configure(arguments)
+      def configure((path, *arguments))
         require "firebrick/server/puma_rb"
-        @puma_rb, words = PumaRb.evaluate(*arguments)
+        @puma_rb, words = PumaRb.evaluate(@front.path(path), *arguments)
         @control.send_message(*words)
       end
 

@@ -35,6 +35,12 @@ module Firebrick
         @arguments = arguments
       end
 
+      # Returns the path of a file in the front's folder, which this process may not be in.
+      def path(name)
+        dir = @arguments.dir
+        File.identical?(dir, ".") ? name : File.expand_path(name, dir)
+      end
+
       # Starts the process. Returns the socket to it.
       def start
         ours, theirs = UNIXSocket.pair
