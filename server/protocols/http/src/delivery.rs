@@ -10,6 +10,8 @@
 //! 1. `timeouts.send` is the longest time in which a client may acknowledge nothing of the data sent to it,
 //!    whatever the connection does: sending a response, waiting for one, idle, a tunnel. Then the connection
 //!    is cut and unreceived data is discarded.
+//!    A client over TCP that has taken [`MUCH`] at once may still read it from its system's buffer: it has
+//!    the time for that, at most [`STEPS`] times as long.
 //! 2. Progress is measured by acknowledged bytes, not by accepted writes. Where the system does not report
 //!    acknowledgements, only a client that leaves no room for a write is timed, and accepted writes count as
 //!    progress.
@@ -21,6 +23,7 @@
 
 use crate::context::ThreadShared;
 use crate::room::RoomState;
+use crate::unread::Unread;
 use crate::unsent::Unsent;
 use net::{Lane, Timer, Transport};
 use settings::Settings;
@@ -37,6 +40,10 @@ const LEFT_BEHIND: u64 = 16 << 10;
 /// The longest and the shortest interval between two checks.
 const LONGEST: Duration = Duration::from_millis(2_500);
 const SHORTEST: Duration = Duration::from_millis(100);
+/// More than the system of a client takes whose program reads nothing.
+const MUCH: u64 = 256 << 10;
+/// The longest time without an acknowledgement, in units of `timeouts.send`.
+const STEPS: u32 = 5;
 /// How long a client may be slower than `limits.min_download_rate`.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -66,6 +73,8 @@ pub(crate) struct Watch {
     has_until: Instant,
     /// The next value of `has_until`, and the progress at which it is reached.
     next: Option<(Instant, Progress)>,
+    /// What its program may not have read yet. A QUIC stream's own window says that: `None`.
+    unread: Option<Unread>,
 }
 
 /// The number of acknowledged bytes; it only grows.
@@ -85,7 +94,15 @@ pub(crate) enum DeliveryState {
 impl Watch {
     /// `begun`: when the first unacknowledged byte was written.
     fn new(progress: Progress, begun: Instant, now: Instant) -> Watch {
-        Watch { begun, progress, since: now, measured: (now, progress), has_until: begun, next: None }
+        let measured = (now, progress);
+        Watch { begun, progress, since: now, measured, has_until: begun, next: None, unread: None }
+    }
+
+    /// Creates the watch of a connection over TCP whose client has acknowledged `taken` bytes since `begun`.
+    fn of_connection(progress: Progress, taken: u64, begun: Instant, now: Instant) -> Watch {
+        let mut unread = Unread::of(MUCH);
+        unread.sent(taken, begun);
+        Watch { unread: Some(unread), ..Watch::new(progress, begun, now) }
     }
 
     /// Creates the watch of one of several streams. `all`: acknowledged bytes of the whole connection.
@@ -104,6 +121,12 @@ impl Watch {
         }
     }
 
+    /// Returns how long the client may acknowledge nothing.
+    fn patience(&self, send: Duration, now: Instant) -> Duration {
+        let reads = self.unread.as_ref().is_some_and(|unread| unread.is_possible(now));
+        if reads { send.saturating_mul(STEPS) } else { send }
+    }
+
     /// Judges a client that has not acknowledged everything. `all`: acknowledged bytes of the whole
     /// connection, which the rate is based on.
     pub(crate) fn judge(
@@ -114,9 +137,12 @@ impl Watch {
         settings: &Settings,
     ) -> DeliveryState {
         if progress != self.progress {
+            if let Some(unread) = &mut self.unread {
+                unread.sent(progress.saturating_sub(self.progress), now);
+            }
             (self.progress, self.since) = (progress, now);
         }
-        if now.duration_since(self.since) >= settings.timeouts.send {
+        if now.duration_since(self.since) >= self.patience(settings.timeouts.send, now) {
             return DeliveryState::Stalled;
         }
         let (begun, before) = self.measured;
@@ -216,7 +242,8 @@ impl Delivery {
         }
         let mut watch = self.watch.take().unwrap_or_else(|| {
             let begun = now.checked_sub(interval(settings.timeouts.send)).unwrap_or(now);
-            Box::new(Watch::new(progress, begun, now))
+            let taken = u64::from(self.unproved.get()).saturating_sub(left);
+            Box::new(Watch::of_connection(progress, taken, begun, now))
         });
         let found = watch.judge(progress, progress, now, &settings);
         watch.follow(left.saturating_add(queued as u64), now);
@@ -266,9 +293,11 @@ impl Delivery {
             if left <= LEFT_BEHIND || shared.draining.get() {
                 // The system counts from its first probe of a full window, and goes on counting while the
                 // client reads slowly.
-                let counted =
-                    self.watched(|watch| shared.timers.now().saturating_duration_since(watch.begun));
-                return stream.abandon_after(send.saturating_add(counted.unwrap_or_default()));
+                let now = shared.timers.now();
+                let time = self.watched(|watch| {
+                    watch.patience(send, now).saturating_add(now.saturating_duration_since(watch.begun))
+                });
+                return stream.abandon_after(time.unwrap_or(send));
             }
             if self.look(stream, 0, timer, shared) == DeliveryState::Stalled {
                 return;
@@ -327,6 +356,29 @@ mod tests {
         assert_eq!(looks(3, None, [0, 0, 0, 0]), [Receiving, Receiving, Receiving, Stalled]);
         assert_eq!(looks(3, None, [0, 0, 1, 1, 1]), [Receiving; 5]);
         assert_eq!(looks(3, None, [0, 9, 9, 9, 9]), [Receiving, Receiving, Receiving, Receiving, Stalled]);
+    }
+
+    #[test]
+    fn a_client_that_has_taken_much_has_the_time_to_read_it() {
+        // The second of the stall of a client that has taken so many bytes at once, and then some at these seconds.
+        let stall = |taken, then: &[(u64, u64)]| {
+            let mut settings = Settings::defaults(Path::new("/"));
+            settings.timeouts.send = Duration::from_secs(10);
+            let start = Instant::now();
+            let at = |second| start + Duration::from_secs(second);
+            let mut watch = Watch::of_connection(taken, taken, start, start);
+            (0..1000).find(|&second| {
+                let more: u64 = then.iter().filter(|(when, _)| *when <= second).map(|(_, more)| more).sum();
+                watch.judge(taken + more, taken + more, at(second), &settings) == DeliveryState::Stalled
+            })
+        };
+        assert_eq!(stall(MUCH - 1, &[]), Some(10), "its system may have taken that");
+        assert_eq!(stall(40 * 4096 + MUCH, &[]), Some(50), "the time has an end");
+        assert_eq!(stall(MUCH, &[(1, 1)]), Some(51), "from the last acknowledgement on");
+        assert_eq!(stall(100, &[(5, MUCH), (40, 4096)]), Some(70), "then it has read everything");
+        // As `curl --limit-rate 5000` reads.
+        let steps: Vec<(u64, u64)> = (0..25).map(|step| (40 * step, 40 * 5000)).collect();
+        assert_eq!(stall(2 * MUCH, &steps), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod scarcity;
 pub mod three;
 pub mod two;
 mod unproved;
+mod unread;
 mod unsent;
 mod uploads;
 

@@ -1,44 +1,52 @@
-//! Estimates how long the client program may still read data that QUIC has delivered: [`Unread`].
+//! Estimates how long the client program may still read data that its system has acknowledged: [`Unread`].
 //!
 //! Why: closing a QUIC connection discards data that the client has acknowledged but its program has not read
 //! (RFC 9000 section 10.2); TCP keeps such data. A slow program would lose the end of a response to
-//! `keep_alive` or to a restart.
+//! `keep_alive` or to a restart. Over TCP, a program that takes much at once and then pauses, or that has a
+//! large system buffer, acknowledges nothing for a minute or two although it reads on
+//! (`curl --limit-rate`).
 //!
 //! Contract:
-//! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. It gets
-//!    GOAWAY before that, so a client that has read everything closes at once.
-//! 2. Responses of less than [`SMALL`] in total cause no wait.
+//! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. Over
+//!    QUIC it gets GOAWAY before that, so a client that has read everything closes at once.
+//! 2. Less than a minimum in total causes no wait.
 
 use std::time::{Duration, Instant};
 
 /// The slowest supported reading rate, in bytes per second.
 const PACE: u64 = 4 << 10;
 /// Less than this is read at once.
-const SMALL: u64 = 16 << 10;
+pub(crate) const SMALL: u64 = 16 << 10;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// An estimate of the bytes that the client program has not read, as if it read at [`PACE`].
-#[derive(Debug, Default)]
-pub(super) struct Unread {
+#[derive(Debug)]
+pub(crate) struct Unread {
     /// The bytes at that time.
     left: u64,
     at: Option<Instant>,
-    /// They have been [`SMALL`] or more since the client had read everything.
+    /// They have been `least` or more since the client had read everything.
     counts: bool,
+    least: u64,
 }
 
 impl Unread {
-    /// Records that QUIC has accepted `bytes` of a response or a tunnel.
-    pub(super) fn sent(&mut self, bytes: u64, now: Instant) {
+    /// Creates an estimate that ignores fewer bytes than `least`.
+    pub(crate) fn of(least: u64) -> Unread {
+        Unread { left: 0, at: None, counts: false, least }
+    }
+
+    /// Records that `bytes` of a response or a tunnel were sent.
+    pub(crate) fn sent(&mut self, bytes: u64, now: Instant) {
         let before = self.left(now);
         self.left = (before + bytes).min(PACE * LONGEST.as_secs());
-        self.counts = (self.counts && before > 0) || self.left >= SMALL;
+        self.counts = (self.counts && before > 0) || self.left >= self.least;
         self.at = Some(now);
     }
 
     /// Returns whether the client may still have unread data.
-    pub(super) fn is_possible(&self, now: Instant) -> bool {
+    pub(crate) fn is_possible(&self, now: Instant) -> bool {
         self.counts && self.left(now) > 0
     }
 
@@ -58,7 +66,7 @@ mod tests {
     fn possible(sent: &[(u64, u64)], at: u64) -> bool {
         let start = Instant::now();
         let second = |second| start + Duration::from_secs(second);
-        let mut unread = Unread::default();
+        let mut unread = Unread::of(SMALL);
         sent.iter().for_each(|&(at, bytes)| unread.sent(bytes, second(at)));
         unread.is_possible(second(at))
     }
@@ -91,7 +99,7 @@ mod tests {
         #[test]
         fn a_client_at_the_pace_has_its_time(sent in prop::collection::vec((0u64..60, 0u64..1 << 16), 1..40)) {
             let start = Instant::now();
-            let (mut unread, mut left, mut at) = (Unread::default(), 0u64, 0);
+            let (mut unread, mut left, mut at) = (Unread::of(SMALL), 0u64, 0);
             for (wait, bytes) in sent {
                 at += wait;
                 left = left.saturating_sub(wait * PACE) + bytes;

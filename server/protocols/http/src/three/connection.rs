@@ -5,7 +5,7 @@ use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
-use super::unread::Unread;
+use crate::unread::{SMALL, Unread};
 use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, CounterGuard, Open, ThreadShared};
 use crate::message::{ExchangeRecord, Sent};
@@ -85,7 +85,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         windows: Windows::default(),
         waited: Notify::new(),
         buffers: Buffers::default(),
-        unread: RefCell::new(Unread::default()),
+        unread: RefCell::new(Unread::of(SMALL)),
         account: OnceCell::new(),
         failure: RefCell::default(),
     });

@@ -2,7 +2,7 @@
 
 use super::buffers::Buffers;
 use super::priorities::Priorities;
-use super::unread::Unread;
+use crate::unread::Unread;
 use super::windows::Windows;
 use crate::context::{self, ThreadShared};
 use crate::room::RoomState;

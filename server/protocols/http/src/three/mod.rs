@@ -26,7 +26,6 @@ mod priorities;
 mod receiving;
 mod silence;
 mod tunnel;
-mod unread;
 mod windows;
 
 use crate::context::Context;
