@@ -16,8 +16,9 @@
 //!    acknowledgements, only a client that leaves no room for a write is timed, and accepted writes count as
 //!    progress.
 //! 3. `limits.min_download_rate` is the lowest rate while unacknowledged data exists.
-//! 4. Checks that cost a system call run at most a few times per `timeouts.send`, and never for the first
-//!    [`SMALL`] bytes.
+//! 4. Checks that cost a system call run at most a few times per `timeouts.send`. A few bytes are watched, too:
+//!    the events of a slow stream, or one message of a tunnel, to a client that has vanished. While they are
+//!    in flight, the system sends no keep-alive probes.
 //! 5. A client that reads fast and leaves no room for writes gets a larger system buffer ([`crate::unsent`]).
 //! 6. A check is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
@@ -32,7 +33,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Fewer bytes are not watched: they fit into any normal client's window at once.
+/// Fewer bytes are left to the system when a connection closes: they fit into any normal client's window.
 const SMALL: u32 = 1 << 10;
 /// The most bytes that a closed connection may leave to the system. It discards them after `timeouts.send`,
 /// and the time for which the client has been reading before the close.
@@ -165,7 +166,7 @@ impl Delivery {
     pub(crate) fn wrote(&self, bytes: usize, timer: &Timer, shared: &ThreadShared) {
         let unproved = self.unproved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.unproved.set(unproved);
-        if unproved >= SMALL && !self.watching.get() {
+        if !self.watching.get() {
             self.watch(timer, shared);
         }
     }
