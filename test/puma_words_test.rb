@@ -145,6 +145,11 @@ class PumaWordsTest < Case
     assert_equal "|Report|Worker|of the app", File.read(own.path("booted.log"))
   end
 
+  it "reads puma.rb as UTF-8 whatever the locale is, and Puma 4's daemonize" do
+    puma_rb = "# Größe\ntag 'größe'\ndaemonize false\n"
+    serve(workers: nil, files: { "config/puma.rb" => "\uFEFF#{puma_rb}" }, env: { "LC_ALL" => "C" })
+  end
+
   it "starts where a pid file has the number of another program, and not where that is a server" do
     sleeper = Process.spawn("sleep", "120")
     named = Process.spawn(%w[sleep puma], "120")

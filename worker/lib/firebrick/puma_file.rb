@@ -90,9 +90,9 @@ module Firebrick
       blocks[cluster? ? :cluster : :single].each(&:call)
     end
 
-    # Evaluates a file in `dsl`.
+    # Evaluates a file in `dsl`. Ruby's sources are UTF-8, whatever the locale is.
     def read(path, dsl)
-      text = File.read(path)
+      text = File.read(path, encoding: "BOM|UTF-8")
       @files[path.to_s] = Conditions.new(text)
       PumaFile.evaluate_in(dsl, text, path.to_s)
     end

@@ -20,8 +20,8 @@ module Firebrick
         allow_underscore_headers: true, fork_worker: 1000, rack_url_scheme: nil, preload_app!: true,
         bind_to_activated_sockets: true, drain_on_shutdown: true, queue_requests: true,
         wait_for_less_busy_worker: 0.005, mutate_stdout_and_stderr_to_sync_on_write: true, nakayoshi_fork: true,
-        prune_bundler: true, extra_runtime_dependencies: [], fiber_per_request: true, clean_thread_locals: true,
-        raise_exception_on_sigterm: true
+        prune_bundler: true, extra_runtime_dependencies: [], daemonize: true, fiber_per_request: true,
+        clean_thread_locals: true, raise_exception_on_sigterm: true
       }.freeze
 
       # They keep their blocks, under all their names.

@@ -166,6 +166,7 @@ pub const METHODS: &[Method] = &[
     optional("nakayoshi_fork", "true", Always, "the heap is collected and compacted before workers are forked (`rack.compact`)"),
     optional("prune_bundler", "true", Ignored, "the server itself is no gem in your bundle, so a new release brings its own Gemfile without it"),
     optional("extra_runtime_dependencies", "[]", Ignored, "it belongs to prune_bundler, which is not needed"),
+    optional("daemonize", "true", Ignored, "Puma 5 has removed it; the server stays in the foreground: let systemd or another supervisor start it (docs/systemd.md)"),
     setter("restart_command", Ignored, "`firebrick upgrade` starts the program again as it was started"),
     hook("after_refork", Ignored, "a worker that has been reforked serves no more, so nothing has to be opened again in it"),
     optional("fiber_per_request", "true", Ignored, "requests run on threads, whose locals stay: use ActiveSupport::CurrentAttributes or clear them").also(&["clean_thread_locals"]),
@@ -205,11 +206,11 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The public methods of the DSL in Puma 5.0, 5.6, 6.0, 6.6, 7.0, 7.2 and 8.0 together.
+    /// The public methods of the DSL in Puma 5.0, 5.6, 6.0, 6.6, 7.0, 7.2 and 8.0 together, and one of Puma 4 that files still contain.
     const PUMA: &str = "activate_control_app after_booted after_refork after_stopped after_worker_boot after_worker_fork \
         after_worker_shutdown allow_underscore_headers app before_fork before_refork before_restart before_thread_exit \
         before_thread_start before_worker_boot before_worker_fork before_worker_shutdown bind bind_to_activated_sockets \
-        clean_thread_locals clear_binds! cluster custom_logger debug default_host directory drain_on_shutdown early_hints \
+        clean_thread_locals clear_binds! cluster custom_logger daemonize debug default_host directory drain_on_shutdown early_hints \
         enable_keep_alives environment extra_runtime_dependencies fiber_per_request first_data_timeout force_shutdown_after \
         fork_worker get http_content_length_limit idle_timeout inject io_selector_backend load log_formatter log_requests \
         lowlevel_error_handler max_fast_inline max_io_threads max_keep_alive mutate_stdout_and_stderr_to_sync_on_write \
