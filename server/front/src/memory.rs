@@ -28,10 +28,13 @@ pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
         ));
     } else if sys::file::is_in_memory(temp_dir) {
         memory::files_are_in_memory(true);
-        log.write(&format!(
-            "warning: temp_dir ({}) is in memory (tmpfs): the files of large bodies count against limits.memory, and senders wait sooner",
-            temp_dir.display()
-        ));
+        // /tmp is in memory on many machines; there a server of a developer or of tests would say so at each start.
+        if !matches!(settings.process.environment.as_str(), "development" | "test") {
+            log.write(&format!(
+                "warning: temp_dir ({}) is in memory (tmpfs): the files of large bodies count against limits.memory, and senders wait sooner",
+                temp_dir.display()
+            ));
+        }
     }
     let (log, last) = (log.clone(), Mutex::new(Reported { level: Level::Normal, at: None }));
     memory::observe(move |change| {
