@@ -209,8 +209,8 @@ class Http2FloodsTest < Http2Case
   it "gives up a client that never reads what it asks for" do
     client = http2(receive_buffer: 8192)
     assert_bounded do
-      accepted = (0...4000).take_while { blind(client, heads(client, "/#{'n' * 40}")) }.size
-      assert_operator accepted, :<, 4000, "the server stops reading"
+      accepted = (0...40_000).take_while { blind(client, heads(client, "/#{'n' * 40}")) }.size
+      assert_operator accepted, :<, 40_000, "the server stops reading"
       wait_until("the connection is given up", within: 40) { blind(client, client.frame(:ping, 0, 0, "12345678")).! }
       wait_until("it is closed", within: 40) { closed?(client) }
     end
