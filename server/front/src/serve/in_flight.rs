@@ -94,8 +94,8 @@ fn entry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workers::reconciler::Stage;
-    use workers::{Sent, Serving};
+    use stats::WorkerState;
+    use workers::{PoolIndex, Sent, Serving};
 
     fn request(sent: Option<Sent>) -> RequestInFlight {
         RequestInFlight { sent, method: "GET".into(), path: "/a".into(), asked_us: 1_000, responding: false }
@@ -107,10 +107,10 @@ mod tests {
         let row = Row {
             index: 2,
             serial: 7,
-            pool: 0,
+            pool: PoolIndex(0),
             generation: 1,
             pid: 70,
-            stage: Stage::Up,
+            state: WorkerState::Ready,
             forked,
             restarts: 0,
         };

@@ -32,8 +32,8 @@ impl ReleaseReader for Releases {
     }
 
     fn boot_config(&self, id: ReleaseId) -> Result<BootConfig, String> {
-        let release = self.get(id);
-        boot_config(&release.ok_or_else(|| format!("release {id} has been replaced by a newer one"))?)
+        let release = self.get(id).ok_or_else(|| format!("release {id} has been replaced by a newer one"))?;
+        boot_config(&release)
     }
 }
 

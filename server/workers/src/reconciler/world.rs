@@ -315,6 +315,7 @@ impl World {
                     WorkerState::Booting => self.ready(row.serial),
                     WorkerState::Ready => drop(self.see(Change::Health(row.serial, Health::Resumed))),
                     WorkerState::Draining => self.kill_worker(row.serial),
+                    WorkerState::Gone => {}
                 }
             }
             self.answer(Ok("200"));

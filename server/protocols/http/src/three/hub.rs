@@ -2,10 +2,10 @@
 
 use super::buffers::Buffers;
 use super::priorities::Priorities;
-use crate::unread::Unread;
 use super::windows::Windows;
 use crate::context::{self, ThreadShared};
 use crate::room::RoomState;
+use crate::unread::Unread;
 use fieldcode::{Flood, FloodBudget, HEADS};
 use handler::held::Account;
 use http3::control::PriorityUpdate;
