@@ -157,16 +157,60 @@ class MemoryTest < TlsCase
     assert_given_back(own)
   end
 
-  it "holds 1,000 uploads over HTTP/3 that do not go on" do
+  # Clients of HTTP/3: each has a connection of its own and stops somewhere (test/quic_go/crowd.go), or never does.
+  def crowd(own, path, count, stop)
     skip "needs Go and quic-go: script/setup test" unless QuicGo.client
-    own = secure(app: APP, threads: "5:5", settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, max_connections: 4000 } })
-    holder, = assert_within_memory(own, get: -> { fetch(own) }) do
-      IO.popen(QuicGo.command(own, "/upload", "-crowd", 1000, "-stop", "body"), err: File::NULL).tap { |io| assert_equal "holding\n", io.gets }
+    IO.popen(QuicGo.command(own, path, "-crowd", count, "-stop", stop), err: File::NULL).tap { |io| assert_equal "holding\n", io.gets }
+  end
+
+  def serve_quic(**options)
+    secure(app: APP, threads: "5:5", **options,
+           settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, max_connections: 4000 } })
+  end
+
+  { "uploads that do not go on" => %w[/upload body], "whole responses that nobody reads" => %w[/string response],
+    "responses in pieces that nobody reads" => %w[/chunked response] }.each do |what, (path, stop)|
+    it "holds 1,000 #{what} over HTTP/3" do
+      own = serve_quic
+      holder, stats = assert_within_memory(own, get: -> { fetch(own) }) { crowd(own, path, 1000, stop) }
+      assert_operator stats["quic_bytes"], :>, MIB, stats.to_s
+      Process.kill(:KILL, holder.pid)
+      holder.close
+      # QUIC gives up clients that have vanished after half a minute.
+      assert_given_back(own, within: 60, get: -> { fetch(own) })
     end
-    assert_operator own.stats["memory"]["quic_bytes"], :>, MIB, own.stats["memory"].to_s
-    Process.kill(:KILL, holder.pid)
-    holder.close
-    # QUIC gives up clients that have vanished after half a minute.
+  end
+
+  # Asks for a large response and resets the request at once, on a connection after the other.
+  def reset_without_end(own)
+    loop do
+      client = Http2Client.new(own.address)
+      loop { client.write(Array.new(50) { client.headers(stream = client.next_stream, Hpack.block(client.fields("/string"))) + client.rst_stream(stream) }.join) }
+    rescue SystemCallError, IOError
+      client&.close
+    end
+  end
+
+  it "serves others beside floods of resets over HTTP/2 while memory is scarce" do
+    own = serve(limits: { memory: "96MiB" })
+    floods = []
+    clients, stats = assert_within_memory(own) do
+      floods = Array.new(3) { Thread.new { reset_without_end(own) } }
+      Array.new(20) { stalled(own, "/string", 20) }
+    end
+    assert_operator stats["reached_files"], :>, 0, stats.to_s
+    floods.each(&:kill).each(&:join)
+    clients.each(&:close)
+    assert_given_back(own)
+  ensure
+    floods&.each(&:kill)
+  end
+
+  it "serves others beside floods of resets over HTTP/3 while memory is scarce" do
+    own = serve_quic
+    holders, stats = assert_within_memory(own, get: -> { fetch(own) }) { [crowd(own, "/string", 600, "response"), crowd(own, "/string", 20, "reset")] }
+    assert_operator stats["reached_files"], :>, 0, stats.to_s
+    holders.each { |holder| Process.kill(:KILL, holder.pid) }.each(&:close)
     assert_given_back(own, within: 60, get: -> { fetch(own) })
   end
 

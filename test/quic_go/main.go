@@ -70,7 +70,7 @@ func main() {
 	rate := flag.Int64("rate", 0, "bytes of a body that are read in a second; 0 for as fast as they come")
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
 	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
-	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, or response")
+	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, response, or reset")
 	websocket := flag.String("websocket", "", "open a stream of this protocol with an Extended CONNECT, between standard input and output")
 	flag.Parse()
 	if *websocket != "" {

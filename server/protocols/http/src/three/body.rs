@@ -1,10 +1,11 @@
 //! Sends a response's body over HTTP/3, at the client's pace.
 //!
 //! Contract: the declared length is compared with the sent one. A truncated body resets its stream, so it
-//! never looks complete.
+//! never looks complete. A stream that waits for its client holds at most [`GATHER`] bytes of a body that arrives in pieces, plus one whole chunk,
+//! and nothing of a file; when memory is scarce, at most one chunk.
 
 use super::client::StreamClient;
-use super::file;
+use super::file::{FileReader, SLICE};
 use crate::context::ThreadShared;
 use crate::delivery::{DeliveryState, Watch, interval};
 use crate::message::{COUNTED, DeclaredLength, Sent};
@@ -13,12 +14,12 @@ use handler::held::Amount;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
-use net::memory::{MemoryClass, Reserved};
+use net::memory::{self, Level, MemoryClass, Reserved};
 use quic::quinn::SendStream;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
 /// Bytes of a stream gathered for one frame.
 const GATHER: usize = 64 << 10;
@@ -35,6 +36,15 @@ pub(super) struct Sender<'a> {
     pub(super) shared: &'a Rc<ThreadShared>,
 }
 
+/// How a client takes what is written.
+#[derive(Default)]
+struct Progress {
+    /// Set once it has let a write wait.
+    watch: Option<Watch>,
+    /// Bytes that QUIC has taken.
+    done: u64,
+}
+
 /// The next part of a body.
 enum Next {
     Bytes(Vec<Bytes>),
@@ -45,50 +55,67 @@ enum Next {
 
 impl Sender<'_> {
     /// Writes all of `bytes`. The client has `timeouts.send` to make room for some of them.
-    pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<(), Unsendable> {
-        let mut left = [std::mem::take(&mut bytes)];
-        let (timer, shared) = (&self.client.timer, self.shared);
-        let mut watch = None;
-        let mut done: u64 = 0;
+    pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), Unsendable> {
+        let (mut left, mut progress) = ([bytes], Progress::default());
         while !left[0].is_empty() {
-            let (stream, client) = (&mut *self.stream, self.client);
-            let before = left[0].len();
-            let mut waits = None;
-            let written = poll_fn(|cx| {
-                timer.wakes(cx.waker());
-                if client.is_displaced() {
+            let some = |cx: &mut Context<'_>, stream: &mut SendStream| {
+                let before = left[0].len();
+                let written = ready!(pin!(stream.write_chunks(&mut left)).poll(cx));
+                Poll::Ready(written.map(|_| before - left[0].len()).map_err(|_| Unsendable))
+            };
+            self.write_some(&mut progress, some).await?;
+        }
+        self.wrote(&progress);
+        Ok(())
+    }
+
+    /// Waits until `write` has written some bytes, and returns their number.
+    async fn write_some(
+        &mut self,
+        progress: &mut Progress,
+        mut write: impl FnMut(&mut Context<'_>, &mut SendStream) -> Poll<Result<usize, Unsendable>>,
+    ) -> Result<usize, Unsendable> {
+        let (stream, client, shared) = (&mut *self.stream, self.client, self.shared);
+        let timer = &client.timer;
+        let mut waits = None;
+        let Progress { watch, done } = progress;
+        let written = poll_fn(|cx| {
+            timer.wakes(cx.waker());
+            if client.is_displaced() {
+                return Poll::Ready(Err(Unsendable));
+            }
+            client.reprioritize(stream);
+            if let Poll::Ready(written) = write(cx, stream) {
+                return Poll::Ready(written);
+            }
+            waits.get_or_insert_with(|| client.wait());
+            let settings = shared.settings();
+            let watched = watch.get_or_insert_with(|| {
+                timer.arm_in(Lane::Write, interval(settings.timeouts.send));
+                Watch::of_stream(*done, client.taken(), shared.timers.now())
+            });
+            if timer.expired(Lane::Write) {
+                if watched.judge(*done, client.taken(), shared.timers.now(), &settings)
+                    == DeliveryState::Stalled
+                {
                     return Poll::Ready(Err(Unsendable));
                 }
-                client.reprioritize(stream);
-                if let Poll::Ready(written) = pin!(stream.write_chunks(&mut left)).poll(cx) {
-                    return Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable));
-                }
-                waits.get_or_insert_with(|| client.wait());
-                let settings = shared.settings();
-                let watched = watch.get_or_insert_with(|| {
-                    timer.arm_in(Lane::Write, interval(settings.timeouts.send));
-                    Watch::of_stream(done, client.taken(), shared.timers.now())
-                });
-                if timer.expired(Lane::Write) {
-                    if watched.judge(done, client.taken(), shared.timers.now(), &settings)
-                        == DeliveryState::Stalled
-                    {
-                        return Poll::Ready(Err(Unsendable));
-                    }
-                    timer.arm_in(Lane::Write, interval(settings.timeouts.send));
-                }
-                client.wait_for_update(cx);
-                Poll::Pending
-            });
-            written.await?;
-            let taken = before - left[0].len();
-            done += taken as u64;
-            self.client.took(taken);
+                timer.arm_in(Lane::Write, interval(settings.timeouts.send));
+            }
+            client.wait_for_update(cx);
+            Poll::Pending
+        });
+        let taken = written.await?;
+        *done += taken as u64;
+        client.took(taken);
+        Ok(taken)
+    }
+
+    /// The client has taken all bytes.
+    fn wrote(&self, progress: &Progress) {
+        if progress.watch.is_some() {
+            self.client.timer.disarm(Lane::Write);
         }
-        if watch.is_some() {
-            timer.disarm(Lane::Write);
-        }
-        Ok(())
     }
 
     /// Sends `head` and a body in memory. `kept`: other responses share the body.
@@ -123,30 +150,30 @@ impl Sender<'_> {
         sent: &mut Sent,
     ) -> Result<(), Unsendable> {
         data_header(&mut head, region.len);
-        let counted = region.len > file::SLICE as u64 && region.file.hold().is_none();
-        let _hold = counted.then(|| self.client.hold(Amount::FILE));
-        let mut done = 0;
-        let mut unread = Some(region).filter(|region| region.len > 0);
-        while let Some(region) = &unread {
-            let slice = file::read(region, done).await.map_err(|_| Unsendable)?;
-            if slice.is_empty() {
-                return Err(Unsendable);
-            }
-            let len = slice.len() as u64;
-            if done + len == region.len {
-                // The file is not needed any more, however long the client takes.
-                unread = None;
-            }
-            if head.is_empty() {
-                self.write(slice).await?;
-            } else {
-                head.extend_from_slice(&slice);
-                self.write(std::mem::take(&mut head).into()).await?;
-            }
-            done += len;
-            sent.body_bytes += len;
+        if head.len() > SMALL {
+            self.write(std::mem::take(&mut head).into()).await?;
         }
-        if head.is_empty() { Ok(()) } else { self.write(head.into()).await }
+        let counted = region.len > SLICE as u64 && region.file.hold().is_none();
+        let _hold = counted.then(|| self.client.hold(Amount::FILE));
+        let (mut reader, mut progress) = (FileReader::new(head, region), Progress::default());
+        while reader.left() > SMALL as u64 {
+            let (before, shared) = (reader.left(), self.shared);
+            let some = |cx: &mut Context<'_>, stream: &mut SendStream| {
+                reader.poll_write(cx, stream, &mut shared.scratch.borrow_mut())
+            };
+            if self.write_some(&mut progress, some).await? == 0 {
+                reader.fetch().await?;
+            }
+            sent.body_bytes += before - reader.left();
+        }
+        self.wrote(&progress);
+        // The file is not needed for its end, however long the client takes.
+        let left = reader.left();
+        let rest = reader.rest().await?;
+        let _reserved = Reserved::new(MemoryClass::Streams, rest.len() as u64);
+        self.write(rest.into()).await?;
+        sent.body_bytes += left;
+        Ok(())
     }
 
     /// Sends `head` and a body that arrives in pieces.
@@ -241,8 +268,10 @@ impl Pieces {
     /// Takes pieces that are ready. Waits only if there is nothing to send: no pieces, and no head (`has_head`).
     async fn next(&mut self, client: &StreamClient, has_head: bool, sent: &mut Sent) -> Next {
         let (mut pieces, mut len) = (Vec::new(), 0);
+        // When memory is scarce, as little as possible waits here for the client.
+        let most = if memory::level() >= Level::Files { 1 } else { GATHER };
         poll_fn(|cx| {
-            while len < GATHER && self.end.is_none() && self.file.is_none() {
+            while len < most && self.end.is_none() && self.file.is_none() {
                 if let Some(lender) = &mut self.offer {
                     // QUIC encrypts all bytes, so the owner cannot write to the socket; it sends them in the
                     // next chunks.
