@@ -22,6 +22,10 @@ class MemoryTest < TlsCase
       def each = 18.times { yield "0123456789" * 6_500 }
     end
 
+    class Few
+      def each = 6.times { yield "0123456789" * 1_000 }
+    end
+
     class Long
       def each = 200.times { yield "0123456789" * 6_500 }
     end
@@ -40,6 +44,8 @@ class MemoryTest < TlsCase
       when "/stream" then [200, text, Streamed]
       when "/large" then [200, text, ["0123456789" * 500_000]]
       when "/chunked" then [200, text, Pieces.new]
+      when "/small" then [200, text, ["0123456789" * 1_500]]
+      when "/few" then [200, text, Few.new]
       when %r{\A/cached} then [200, text.merge("cache-control" => "public, max-age=600"), ["0123456789" * 50_000]]
       when "/upload" then [200, text, [env["rack.input"].read.bytesize.to_s]]
       else [200, text, ["quick"]]
@@ -100,6 +106,21 @@ class MemoryTest < TlsCase
     it "holds 2,000 streams over HTTP/2 that nobody reads (/#{path})" do
       own = serve
       clients, = assert_within_memory(own) { Array.new(20) { stalled(own, "/#{path}", 100) } }
+      clients.each(&:close)
+      assert_given_back(own)
+    end
+  end
+
+  # Each response is too small to be worth a file or the end of its client.
+  { "/small" => 60, "/few" => 20 }.each do |path, connections|
+    it "gives up small responses that fill memory together (#{path})" do
+      own = serve(limits: { memory: "64MiB" })
+      clients = Array.new(connections) { stalled(own, path, 100) }
+      # A client counts as stalled after 2 s. timeouts.send is 60 s.
+      wait_until("memory to be scarce", within: 20) { own.stats["memory"]["reached_waiting"].positive? }
+      wait_until("stalled responses to make room", within: 20) { Array.new(10) { get("/", to: own).status }.uniq == [200] }
+      _, stats = assert_within_memory(own) { nil }
+      assert_operator stats["reached_waiting"], :>, 0, stats.to_s
       clients.each(&:close)
       assert_given_back(own)
     end
@@ -214,6 +235,76 @@ class MemoryTest < TlsCase
     assert_given_back(own, within: 60, get: -> { fetch(own) })
   end
 
+  # Programs that leave the server little of the processors.
+  def beside_busy_programs(count)
+    busy = Array.new(count) { Process.spawn("/bin/sh", "-c", "while :; do :; done") }
+    yield
+  ensure
+    busy&.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+  end
+
+  # The body arrives in pieces, so the server may stop reading it.
+  def upload_slowly(own)
+    client = connect(own, deadline: 15)
+    client.write("POST /upload HTTP/1.1\r\nHost: example.test\r\nX-Forwarded-For: 192.0.2.7\r\nContent-Length: 40000\r\n\r\n")
+    4.times do
+      client.write("u" * 10_000)
+      sleep 0.02
+    end
+    client.read_response
+  ensure
+    client&.close
+  end
+
+  # Nothing that saves only work can make room here, and no file: uploads wait for each other's memory, and responses for their clients.
+  it "answers others within seconds when only uploads and unread responses hold memory" do
+    skip "needs a folder in memory" unless File.directory?("/dev/shm")
+    Dir.mktmpdir(nil, "/dev/shm") do |dir|
+      own = serve(settings: { temp_dir: dir }, limits: { memory: "64MiB", body_memory: "1MiB", max_connections: 4000 })
+      head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
+      clients = [Array.new(400) { connect(own).write(head + ("u" * 150_000)) }]
+      clients += %w[/small /chunked /long].map { |path| Array.new(4) { stalled(own, path, 50) } }
+      clients << Array.new(20) { connect(own, receive_buffer: 8192).write(request("GET", "/long")) }
+      beside_busy_programs(3) do
+        waits = Array.new(12) do
+          sleep 1
+          elapsed do
+            assert_equal "quick", get("/", to: own, headers: { "X-Forwarded-For" => "192.0.2.7" }).body
+            assert_equal "40000", upload_slowly(own).body
+          end
+        end
+        puts "#{name}: #{waits.map { |wait| wait.round(2) }} #{own.stats['memory']}" if ENV["TEST_VERBOSE"]
+        assert_operator waits.max, :<, 15
+      end
+      assert_operator own.stats["memory"]["reached_waiting"], :>, 0
+      clients.flatten.each(&:close)
+      assert_given_back(own)
+    ensure
+      own&.finish
+    end
+  end
+
+  it "gives back files of sites before clients wait" do
+    page = "<p>#{'0123456789' * 3_000}</p>"
+    files = Array.new(40) { |number| ["public/page#{number}.html", page] }.to_h
+    own = serve(files: files, settings: { files: { public: "always" }, site: { cache_memory: "16MiB" } }, limits: { memory: "64MiB" })
+    coded = { "Accept-Encoding" => "gzip" }
+    kept = -> { own.stats["memory"]["sites_bytes"] }
+    wait_until("files in memory", within: 20) do
+      client = connect(own)
+      client.write(Array.new(40) { |number| request("GET", "/page#{number}.html") * 4 }.join)
+      160.times { client.read_response }
+      40.times { |number| assert_equal "gzip", get("/page#{number}.html", to: own, headers: coded)["content-encoding"] }
+      kept.call > 2 * MIB
+    end
+    clients, stats = assert_within_memory(own) { Array.new(12) { stalled(own, "/small", 100) } + Array.new(12) { stalled(own, "/chunked", 100) } }
+    assert_operator stats["reached_waiting"], :>, 0, stats.to_s
+    assert_operator kept.call, :<, 64 << 10, "they leave memory"
+    assert_equal "gzip", get("/page1.html", to: own, headers: coded)["content-encoding"]
+    clients.each(&:close)
+    assert_given_back(own)
+  end
+
   it "serves others when there is no room for files" do
     skip "needs the right to mount" unless Process.uid.zero?
     Dir.mktmpdir do |disk|
@@ -263,15 +354,17 @@ class MemoryTest < TlsCase
     clients.each(&:close)
   end
 
-  it "holds a full cache, stalled streams, slow readers and slow uploads at once" do
-    own = serve(settings: { cache: { memory: "100MiB" } }, limits: { body_memory: "1MiB", max_connections: 4000 })
+  it "holds a full cache, idle connections, stalled streams, slow readers and slow uploads at once" do
+    own = serve(settings: { cache: { memory: "100MiB" } }, limits: { body_memory: "1MiB", max_connections: 14_000 })
     head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
+    idle, uploads = ENV.key?("TEST_FIGURES") ? [10_000, 1000] : [1000, 300]
     clients, stats = assert_within_memory(own) do
       240.times { |number| get("/cached#{number}", to: own) }
       assert_operator own.stats["kept_responses"]["used_bytes"], :>, 80 * MIB
-      Array.new(20) { stalled(own, "/string", 100) } +
+      Array.new(idle) { connect(own).tap { |client| client.write(request("GET", "/")).read_response } } +
+        Array.new(20) { stalled(own, "/string", 100) } +
         Array.new(30) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) } +
-        Array.new(300) { connect(own).write(head + ("u" * 300_000)) }
+        Array.new(uploads) { connect(own).write(head + ("u" * 300_000)) }
     end
     assert_operator stats["reached_files"], :>, 0
     assert_logged(/memory is scarce: .* of 256 MiB are used \(.*limits\.memory\); /, on: own)

@@ -13,7 +13,7 @@
 //!    until the client takes them.
 
 use bytes::Bytes;
-use handler::held::{Amount, Hold, Holding, OpenFile};
+use handler::held::{Amount, Hold, Holding, OpenFile, memory_is_short};
 use handler::{Chunk, FileRegion};
 use net::memory::{self, MemoryClass};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ pub(crate) struct Room {
     pub(crate) file: u64,
 }
 
-/// Less than this in memory is not counted: most responses never hold more, and each change of the count has
+/// Less than this in memory is not counted for the client unless memory is short: most responses never hold more, and each change of the count has
 /// a cost.
 const COUNTED: usize = 64 << 10;
 /// Smaller grants are deferred, because each grant costs a frame.
@@ -83,7 +83,7 @@ impl Backlog {
     fn keep(&mut self, bytes: &[u8], holding: &dyn Fn() -> Option<Rc<Holding>>) {
         self.in_memory += bytes.len();
         self.pieces.push_back(BacklogPiece::Bytes(Bytes::copy_from_slice(bytes)));
-        if self.held.is_none() && self.in_memory > COUNTED {
+        if self.held.is_none() && (self.in_memory > COUNTED || memory_is_short()) {
             self.held = holding().map(|holding| holding.hold(Amount::default()));
         }
         self.count();

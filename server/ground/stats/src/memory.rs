@@ -54,7 +54,7 @@ figures! {
         requests_bytes: u64 = gauge("firebrick_budget_bytes", class = "requests"),
         /// Responses that clients have not read.
         responses_bytes: u64 = gauge("firebrick_budget_bytes", class = "responses"),
-        /// Parts of responses that HTTP/2 and HTTP/3 streams hold ahead of their windows.
+        /// Parts of files that HTTP/3 streams have read from a disk.
         streams_bytes: u64 = gauge("firebrick_budget_bytes", class = "streams"),
         /// Received bytes of HTTP/3 that no handler has read, and sent ones that clients have not acknowledged; measured each second.
         quic_bytes: u64 = gauge("firebrick_budget_bytes", class = "quic"),

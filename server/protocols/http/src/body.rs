@@ -6,7 +6,7 @@
 //! Contract:
 //! 1. A body takes at most `memory_limit` bytes plus one block of memory, counted in the memory of all
 //!    clients (`net::memory`). When that memory is scarce, bodies go to files early. When the files have no
-//!    room either, the server stops reading the body, for at most as long as for a place.
+//!    room either, the server stops reading the body, for at most as long as for a place. Bodies that arrive slowly, or not at all, give way first.
 //! 2. The event loop never waits for the file system: the blocking pool opens and writes files.
 //! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
 //! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its
@@ -14,14 +14,17 @@
 
 use bytes::Bytes;
 use handler::held::{Account, Upload, relieve_memory};
-use handler::{Failure, Incoming};
+use handler::{BodyError, Failure, Incoming};
 use net::memory::{self, Level, MemoryClass, Reserved};
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Bytes per write to a spool file.
 const BLOCK: usize = 256 << 10;
@@ -32,6 +35,14 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// The most bytes of a body in memory when memory is scarce.
 const SCARCE: usize = 4 << 10;
+/// While memory is scarce, a body that has been arriving for this long is refused when it has waited for [`OLD_WAIT`]: bodies that wait for each
+/// other's memory would all wait until the end of their patience, and those of quick clients with them.
+const OLD: Duration = Duration::from_secs(5);
+const OLD_WAIT: Duration = Duration::from_secs(1);
+/// The interval of looks at a body whose client sends nothing: while memory is scarce, what has arrived goes to a file. If it cannot, a body with
+/// less than [`HARDLY`] new bytes since the last look is refused, as responses end whose clients hardly read.
+const LOOK: Duration = Duration::from_secs(2);
+const HARDLY: usize = 2 << 10;
 /// The most bytes reserved in advance for a declared length.
 const TRUSTED_LENGTH: u64 = 64 << 10;
 
@@ -93,7 +104,7 @@ pub async fn collect(incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Colle
 
 async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collected, Failure> {
     let (memory_limit, temp_dir) = (bounds.memory, bounds.temp_dir);
-    let length = incoming.length();
+    let (length, begun) = (incoming.length(), Instant::now());
     let mut held = Vec::new();
     let reserved = Reserved::new(MemoryClass::Requests, 0);
     let mut spool: Option<Spool> = None;
@@ -101,16 +112,24 @@ async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collecte
         Some(length) if length > memory_limit as u64 => Some(bounds.place().await?),
         _ => None,
     };
-    while let Some(data) = incoming.data().await {
-        let data = data?;
-        if held.is_empty() && length == Some(data.len() as u64) && data.len() <= memory_limit {
-            return Ok(Collected::Memory(data));
+    let (mut look, mut arrived) = (pin!(sleep(LOOK)), 0);
+    loop {
+        let data = match next(&mut incoming, look.as_mut()).await {
+            Next::Data(data) => Some(data?),
+            Next::Look => None,
+            Next::End => break,
+        };
+        if let Some(data) = &data {
+            if held.is_empty() && length == Some(data.len() as u64) && data.len() <= memory_limit {
+                return Ok(Collected::Memory(data.clone()));
+            }
+            if held.capacity() == 0 {
+                held.reserve(length.unwrap_or(0).min(TRUSTED_LENGTH) as usize);
+            }
+            held.extend_from_slice(data);
+            reserved.set(held.len() as u64);
+            arrived += data.len();
         }
-        if held.capacity() == 0 {
-            held.reserve(length.unwrap_or(0).min(TRUSTED_LENGTH) as usize);
-        }
-        held.extend_from_slice(&data);
-        reserved.set(held.len() as u64);
         let bound = if spool.is_some() { BLOCK } else { memory_limit };
         let level = memory::level();
         if held.len() > bound || (level >= Level::Files && held.len() > SCARCE && bounds.relieves(&mut place))
@@ -118,16 +137,22 @@ async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collecte
             if place.is_none() {
                 place = Some(bounds.place().await?);
             }
-            let (next, mut emptied) = Spool::append(spool, temp_dir, held).await?;
+            let (longer, mut emptied) = Spool::append(spool, temp_dir, held).await?;
             if level >= Level::Files {
                 emptied = Vec::new();
             }
-            place.iter_mut().for_each(|place| place.grow(next.len));
-            (spool, held) = (Some(next), emptied);
+            place.iter_mut().for_each(|place| place.grow(longer.len));
+            (spool, held) = (Some(longer), emptied);
             reserved.set(0);
         }
-        if level >= Level::Waiting {
-            bounds.room().await?;
+        if data.is_none() {
+            if std::mem::take(&mut arrived) < HARDLY && level >= Level::Waiting && held.len() > SCARCE {
+                return Err(Failure::busy(memory::refuse()));
+            }
+            look.as_mut().reset(Instant::now() + LOOK);
+        } else if level >= Level::Waiting {
+            bounds.room(begun).await?;
+            look.as_mut().reset(Instant::now() + LOOK);
         }
     }
     match (spool, place) {
@@ -139,6 +164,23 @@ async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collecte
         _ if held.is_empty() => Ok(Collected::Empty),
         _ => Ok(Collected::Memory(held.into())),
     }
+}
+
+/// What happens next to a body.
+enum Next {
+    Data(Result<Bytes, BodyError>),
+    End,
+    /// It is time to look at it.
+    Look,
+}
+
+async fn next(incoming: &mut Incoming, mut look: Pin<&mut Sleep>) -> Next {
+    let mut data = pin!(incoming.data());
+    poll_fn(|cx| match data.as_mut().poll(cx) {
+        Poll::Pending => look.as_mut().poll(cx).map(|()| Next::Look),
+        Poll::Ready(data) => Poll::Ready(data.map_or(Next::End, Next::Data)),
+    })
+    .await
 }
 
 impl BodyBounds<'_> {
@@ -153,12 +195,13 @@ impl BodyBounds<'_> {
         place.is_some()
     }
 
-    /// Waits until memory is less scarce; the body is not read meanwhile.
-    async fn room(&self) -> Result<(), Failure> {
+    /// Waits until memory is less scarce; the body, which has been arriving since `begun`, is not read meanwhile.
+    async fn room(&self, begun: Instant) -> Result<(), Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         while memory::level() >= Level::Waiting {
             relieve_memory();
-            if since.elapsed() >= self.patience {
+            let patience = if begun.elapsed() >= OLD { self.patience.min(OLD_WAIT) } else { self.patience };
+            if since.elapsed() >= patience {
                 return Err(Failure::busy(memory::refuse()));
             }
             sleep(wait).await;
@@ -251,10 +294,10 @@ fn unusable(dir: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::{BodyError, IncomingBody};
+    use handler::IncomingBody;
     use std::collections::VecDeque;
     use std::io::Read;
-    use std::task::{Context, Poll};
+    use std::task::Context;
 
     /// A body that arrives in the given pieces, with or without a declared length.
     struct Pieces(VecDeque<Result<Bytes, BodyError>>, Option<u64>);

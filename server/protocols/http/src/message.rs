@@ -31,8 +31,9 @@ pub(crate) const DISCARD_BYTES: u32 = 256 << 10;
 /// The longest time for which they are read.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Bodies in memory from this size on are counted while the client does not read them.
-pub(crate) const COUNTED: usize = 16 << 10;
+/// Bytes in memory from this number on are counted while they wait for the client: many small responses that clients do not read fill memory as
+/// well as few large ones, and must be able to make room.
+pub(crate) const COUNTED: usize = 1 << 10;
 
 /// Returns the failure for a response that is broken off because the server needs its room. `status`: the
 /// status that was sent.

@@ -9,7 +9,7 @@ pub enum MemoryClass {
     Requests,
     /// Responses that clients have not taken.
     Responses,
-    /// Parts of responses that streams of HTTP/2 and HTTP/3 have taken ahead of their windows.
+    /// Parts of files that streams of HTTP/3 have read from a disk.
     Streams,
     /// What QUIC holds: received bytes that no handler has read, and sent bytes that clients have not acknowledged.
     Quic,

@@ -10,11 +10,11 @@ use crate::context::ThreadShared;
 use crate::delivery::{DeliveryState, Watch, interval};
 use crate::message::{COUNTED, DeclaredLength, Sent};
 use bytes::Bytes;
-use handler::held::Amount;
+use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
-use net::memory::{self, Level, MemoryClass, Reserved};
+use net::memory::{self, Level};
 use quic::quinn::SendStream;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -43,6 +43,15 @@ struct Progress {
     watch: Option<Watch>,
     /// Bytes that QUIC has taken.
     done: u64,
+    /// Bytes in memory that belong to this response alone, and their count once they wait for the client.
+    own: usize,
+    hold: Option<Hold>,
+}
+
+impl Progress {
+    fn of(own: usize) -> Progress {
+        Progress { own, ..Progress::default() }
+    }
 }
 
 /// The next part of a body.
@@ -56,16 +65,21 @@ enum Next {
 impl Sender<'_> {
     /// Writes all of `bytes`. The client has `timeouts.send` to make room for some of them.
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), Unsendable> {
-        let (mut left, mut progress) = ([bytes], Progress::default());
+        self.write_all(&mut Progress::default(), bytes).await
+    }
+
+    /// As [`Sender::write`], for a part of what `progress` counts.
+    async fn write_all(&mut self, progress: &mut Progress, bytes: Bytes) -> Result<(), Unsendable> {
+        let mut left = [bytes];
         while !left[0].is_empty() {
             let some = |cx: &mut Context<'_>, stream: &mut SendStream| {
                 let before = left[0].len();
                 let written = ready!(pin!(stream.write_chunks(&mut left)).poll(cx));
                 Poll::Ready(written.map(|_| before - left[0].len()).map_err(|_| Unsendable))
             };
-            self.write_some(&mut progress, some).await?;
+            self.write_some(progress, some).await?;
         }
-        self.wrote(&progress);
+        self.wrote(progress);
         Ok(())
     }
 
@@ -78,7 +92,7 @@ impl Sender<'_> {
         let (stream, client, shared) = (&mut *self.stream, self.client, self.shared);
         let timer = &client.timer;
         let mut waits = None;
-        let Progress { watch, done } = progress;
+        let Progress { watch, done, own, hold } = progress;
         let written = poll_fn(|cx| {
             timer.wakes(cx.waker());
             if client.is_displaced() {
@@ -89,6 +103,9 @@ impl Sender<'_> {
                 return Poll::Ready(written);
             }
             waits.get_or_insert_with(|| client.wait());
+            if *own >= COUNTED && hold.is_none() {
+                *hold = client.hold(Amount::of_memory(*own as u64));
+            }
             let settings = shared.settings();
             let watched = watch.get_or_insert_with(|| {
                 timer.arm_in(Lane::Write, interval(settings.timeouts.send));
@@ -112,8 +129,8 @@ impl Sender<'_> {
     }
 
     /// The client has taken all bytes.
-    fn wrote(&self, progress: &Progress) {
-        if progress.watch.is_some() {
+    fn wrote(&self, progress: &mut Progress) {
+        if progress.watch.take().is_some() {
             self.client.timer.disarm(Lane::Write);
         }
     }
@@ -130,13 +147,11 @@ impl Sender<'_> {
         let len = body.len() as u64;
         if body.len() < SMALL {
             head.extend_from_slice(&body);
-            self.write(head.into()).await?;
+            self.write_all(&mut Progress::of(head.len()), head.into()).await?;
         } else {
-            let _hold = (!kept && body.len() >= COUNTED).then(|| self.client.hold(Amount::of_memory(len)));
-            let _reserved =
-                (!kept && body.len() < COUNTED).then(|| Reserved::new(MemoryClass::Responses, len));
-            self.write(head.into()).await?;
-            self.write(body).await?;
+            let mut progress = Progress::of(if kept { 0 } else { body.len() });
+            self.write_all(&mut progress, head.into()).await?;
+            self.write_all(&mut progress, body).await?;
         }
         sent.body_bytes += len;
         Ok(())
@@ -166,12 +181,11 @@ impl Sender<'_> {
             }
             sent.body_bytes += before - reader.left();
         }
-        self.wrote(&progress);
+        self.wrote(&mut progress);
         // The file is not needed for its end, however long the client takes.
         let left = reader.left();
         let rest = reader.rest().await?;
-        let _reserved = Reserved::new(MemoryClass::Streams, rest.len() as u64);
-        self.write(rest.into()).await?;
+        self.write_all(&mut Progress::of(rest.len()), rest.into()).await?;
         sent.body_bytes += left;
         Ok(())
     }
@@ -203,7 +217,6 @@ impl Sender<'_> {
                     self.write(std::mem::take(&mut head).into()).await?
                 }
                 Next::Bytes(pieces) => {
-                    let _reserved = Reserved::new(MemoryClass::Streams, fits);
                     data_header(&mut head, fits);
                     self.pieces(&mut head, pieces, fits).await?;
                     sent.body_bytes += fits;
@@ -234,18 +247,18 @@ impl Sender<'_> {
 
     /// Writes `head` and the first `most` bytes of some pieces. Small pieces are joined.
     async fn pieces(&mut self, head: &mut Vec<u8>, pieces: Vec<Bytes>, most: u64) -> Result<(), Unsendable> {
-        let mut left = most as usize;
+        let (mut left, mut progress) = (most as usize, Progress::of(most as usize));
         for mut piece in pieces {
             piece.truncate(left);
             left -= piece.len();
             if piece.len() < SMALL {
                 head.extend_from_slice(&piece);
             } else {
-                self.write(std::mem::take(head).into()).await?;
-                self.write(piece).await?;
+                self.write_all(&mut progress, std::mem::take(head).into()).await?;
+                self.write_all(&mut progress, piece).await?;
             }
         }
-        self.write(std::mem::take(head).into()).await
+        self.write_all(&mut progress, std::mem::take(head).into()).await
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Contract:
 //! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the
-//!    window. They are counted. When memory is scarce, nothing is taken while the window is closed.
+//!    window. While they wait they are counted. When memory is scarce, nothing is taken while the window is closed.
 //! 2. The declared length is compared with the sent one. A truncated body never looks complete.
 
 use super::client::StreamClient;
@@ -11,13 +11,13 @@ use super::file::{FileReader, FileStep};
 use super::hub::Hub;
 use super::tunnel::{Tunnel, TunnelStep};
 use crate::context::ThreadShared;
-use crate::message::DeclaredLength;
+use crate::message::{COUNTED, DeclaredLength};
 use crate::scarcity::wake_when_less_scarce;
 use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
 use http2::{Connection, StreamId};
-use net::memory::{self, Level, MemoryClass, Reserved};
+use net::memory::{self, Level};
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
@@ -28,24 +28,14 @@ const LARGE: usize = 8 << 10;
 
 /// A body that has not been sent completely.
 pub(super) enum Source {
-    /// The rest of a body in memory, and its share of the counted resources.
-    Bytes(Bytes, CountedAs),
+    /// The rest of a body in memory, and its share of the counted resources: `None` if the bytes are shared with other responses, or are sent at
+    /// once.
+    Bytes(Bytes, Option<Hold>),
     File(Box<FileReader>),
     /// Pieces that arrive over time.
     Stream(Box<Pieces>),
     /// The far end of a WebSocket.
     Tunnel(Box<Tunnel>),
-}
-
-/// How a body in memory is counted.
-#[derive(Default)]
-pub(super) enum CountedAs {
-    /// The bytes are shared with other responses, or are sent at once.
-    #[default]
-    Uncounted,
-    /// A large body, which the response holds for its client.
-    Hold(#[expect(dead_code, reason = "it counts until it is dropped")] Hold),
-    Small(#[expect(dead_code, reason = "it counts until it is dropped")] Reserved),
 }
 
 /// The state of a source.
@@ -67,7 +57,7 @@ pub(super) enum Pull {
 impl Source {
     /// Creates a body in memory that is not counted.
     pub(super) fn bytes(bytes: Bytes) -> Source {
-        Source::Bytes(bytes, CountedAs::Uncounted)
+        Source::Bytes(bytes, None)
     }
 
     /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status,
@@ -152,8 +142,8 @@ pub(super) struct Pieces {
     stream: Box<dyn BodyStream>,
     held: VecDeque<Bytes>,
     held_len: usize,
-    /// Counts them.
-    reserved: Reserved,
+    /// Counts them while they wait for the window.
+    hold: Option<Hold>,
     /// A part of a file behind the held pieces.
     file: Option<FileReader>,
     /// An offer that is being declined.
@@ -171,7 +161,7 @@ impl Pieces {
             stream,
             held: VecDeque::new(),
             held_len: 0,
-            reserved: Reserved::new(MemoryClass::Streams, 0),
+            hold: None,
             file: None,
             offer: None,
             end: None,
@@ -207,7 +197,13 @@ impl Pieces {
                 Poll::Pending => break,
             }
         }
-        self.reserved.set(self.held_len as u64);
+        if self.held_len >= COUNTED && self.held_len > room {
+            let held = Amount::of_memory(self.held_len as u64);
+            match &self.hold {
+                Some(hold) => hold.set(held),
+                None => self.hold = client.hold(held),
+            }
+        }
         if self.held_len > 0 {
             return Pull::Ready;
         }
@@ -301,7 +297,9 @@ impl Pieces {
                 break;
             }
         }
-        self.reserved.set(self.held_len as u64);
+        if self.held_len == 0 {
+            self.hold = None;
+        }
         Some(sent)
     }
 

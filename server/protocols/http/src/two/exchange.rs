@@ -1,6 +1,6 @@
 //! Runs the exchanges of a connection, from a request to the end of its stream.
 
-use super::body::{CountedAs, Pieces, Pull, Source};
+use super::body::{Pieces, Pull, Source};
 use super::client::StreamClient;
 use super::connection::Conn;
 use super::file::FileReader;
@@ -15,7 +15,6 @@ use handler::held::Amount;
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
-use net::memory::{MemoryClass, Reserved};
 use net::task::spawn_local;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -24,9 +23,6 @@ use std::time::Instant;
 
 /// Bodies up to this size follow their head at once, regardless of priorities.
 const SMALL: usize = 16 << 10;
-
-/// A body in memory that waits for its client is counted from this size on.
-const SMALLEST_COUNTED: usize = 1 << 10;
 
 /// The most bytes of a body that are sent before the most urgent body is chosen again.
 const PIECE: usize = 64 << 10;
@@ -189,18 +185,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 Source::Tunnel(Tunnel::new(io))
             }
             Body::Bytes(bytes) => {
-                let waits = engine.room(id) < bytes.len();
-                let len = bytes.len() as u64;
-                let held = match bytes.len() {
-                    COUNTED.. if waits => {
-                        slot.client.hold(Amount::of_memory(len)).map(CountedAs::Hold).unwrap_or_default()
-                    }
-                    SMALLEST_COUNTED.. if waits => {
-                        CountedAs::Small(Reserved::new(MemoryClass::Responses, len))
-                    }
-                    _ => CountedAs::Uncounted,
-                };
-                Source::Bytes(bytes, held)
+                let waits = bytes.len() >= COUNTED && engine.room(id) < bytes.len();
+                let hold = waits.then(|| slot.client.hold(Amount::of_memory(bytes.len() as u64)));
+                Source::Bytes(bytes, hold.flatten())
             }
             Body::Kept(kept) => Source::bytes(kept.body().clone()),
             Body::File(region) if region.len <= READ_BELOW && engine.room(id) as u64 >= region.len => {
