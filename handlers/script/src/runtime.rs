@@ -144,14 +144,9 @@ impl Runtime {
         vm.limit_step(room(before));
         let (step, timed_out) = self.watched.step(step_time, location, line, || run(&mut vm));
         let after = vm.heap();
-        // A collection takes longer the more objects waiting tasks hold, so one collection must serve for all
-        // that has been added since.
-        let since = vm.heap().saturating_sub(self.collected_heap.get());
         if matches!(&step, StepResult::Raised(error) if error.class == "NoMemoryError")
-            && since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS
+            && self.collect(&mut vm)
         {
-            vm.collect();
-            self.collected_heap.set(vm.heap());
             self.full.set(vm.heap() > self.heap_limit / 4 * 3);
         }
         self.count_heap(vm.heap());
@@ -161,6 +156,26 @@ impl Runtime {
         }
         let step = if timed_out { describe_timeout(step) } else { step };
         (step, before, after)
+    }
+
+    /// Collects the heap unless little has been added: a collection takes longer the more objects waiting tasks hold, so one collection must
+    /// serve for all that has been added since the last one. Returns whether it did.
+    fn collect(&self, vm: &mut Vm) -> bool {
+        let since = vm.heap().saturating_sub(self.collected_heap.get());
+        let due = since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS;
+        if due {
+            vm.collect();
+            self.collected_heap.set(vm.heap());
+        }
+        due
+    }
+
+    /// Collects the heap because the process has little memory.
+    pub(crate) fn give_back(&self) {
+        let mut vm = self.vm.borrow_mut();
+        if !self.broken.get() && self.collect(&mut vm) {
+            self.count_heap(vm.heap());
+        }
     }
 
     /// Returns the location of the last step.

@@ -119,6 +119,11 @@ impl Script {
         self.runtime.is_broken()
     }
 
+    /// Collects garbage, if enough may have come together, because the process has little memory.
+    pub fn give_back(&self) {
+        self.runtime.give_back();
+    }
+
     /// Returns the number of requests and tasks in the VM.
     pub fn under_way(&self) -> usize {
         self.runtime.running_tasks()

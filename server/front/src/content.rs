@@ -95,6 +95,14 @@ impl Content {
         }
     }
 
+    /// Gives back what is kept only to save work, because memory is scarce.
+    pub(crate) fn give_back(&self) {
+        self.cache.iter().for_each(|cache| cache.give_back());
+        self.sites.all().for_each(|local| local.site.give_back());
+        self.files.iter().chain(&self.tried).for_each(|files| files.give_back());
+        self.scripts.iter().for_each(|scripts| scripts.give_back());
+    }
+
     /// Returns the opened files of an app, as far as this content has them.
     fn opened(&self, files: &Arc<AppFiles>) -> Option<&Option<Rc<PublicFiles>>> {
         let is_tried = || self.serving.tried.as_ref().is_some_and(|tried| Arc::ptr_eq(tried, files));

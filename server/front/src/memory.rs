@@ -4,12 +4,14 @@
 //! not fill up: a level reached again within a second of the last line is not logged. The figures count each
 //! time.
 
+use crate::content::Content;
 use crate::error_log::ErrorLog;
 use crate::log_file;
-use cache::Store;
 use net::memory::{self, Level, LevelChange, MemoryClass};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,14 +47,13 @@ pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
     follow(settings);
 }
 
-/// Makes the kept responses give way before any client waits for memory.
-pub(crate) fn gives(store: &Arc<Store>) {
-    let store = Arc::downgrade(store);
-    memory::on_scarcity(move || {
-        if let Some(store) = store.upgrade() {
-            store.shrink(Instant::now());
-        }
-    });
+/// Makes what a thread keeps only to save work give way before any client waits for memory.
+pub(crate) async fn give_back(content: Rc<RefCell<Rc<Content>>>) {
+    let mut scarcity = memory::scarcity();
+    while scarcity.changed().await.is_ok() {
+        let content = content.borrow().clone();
+        content.give_back();
+    }
 }
 
 /// Puts the limit of these settings into force.

@@ -189,7 +189,6 @@ async fn run(
     observer.begin(snapshotter, reloads.clone());
     if let Some(store) = &threads.store {
         share_purges(&settings, store, &observer, &logs.error)?;
-        crate::memory::gives(store);
     }
     let store = threads.store.clone();
     let server = Server {

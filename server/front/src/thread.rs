@@ -6,6 +6,7 @@ use crate::content::{App, Content};
 use crate::error_log::ErrorLog;
 use crate::interruption::Maintenance;
 use crate::listen::Listener;
+use crate::memory::give_back;
 use crate::pipeline::{Pipeline, PipelineParts};
 use crate::release::Serving;
 use crate::scripts::local::{LocalScripts, made_ready};
@@ -146,6 +147,7 @@ async fn run(seed: Seed) {
     let has_app = app.is_some();
     let content = Content::new(first, app, store.map(Cache::new), scripts, log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
+    spawn_local(give_back(content.clone()));
     let followers = (current.clone(), limits.clone(), recorder.clone());
     spawn_local(follow(serving, content.clone(), followers, (log, observed)));
     let parts = PipelineParts {

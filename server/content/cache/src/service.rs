@@ -138,6 +138,11 @@ impl Cache {
         Rc::new(Cache { store, key: RefCell::default() })
     }
 
+    /// Removes the least useful responses, because memory is scarce.
+    pub fn give_back(&self) {
+        self.store.shrink(Instant::now());
+    }
+
     /// Returns the response if it is in memory and fresh. Otherwise [`Cache::serve`] returns a response; this
     /// call is the short way for the usual case.
     pub fn hit(self: &Rc<Cache>, exchange: &Exchange) -> Option<Response> {

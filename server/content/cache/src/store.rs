@@ -267,7 +267,7 @@ impl Store {
 
     /// Removes the least useful responses, because memory is scarce: an eighth of the limit at a time, until an eighth is left.
     #[cold]
-    pub fn shrink(&self, now: Instant) {
+    pub(crate) fn shrink(&self, now: Instant) {
         // If another thread holds the lock, it shrinks the store.
         let Ok(mut last) = self.shrunk.try_lock() else { return };
         let step = self.memory / SHRINK;

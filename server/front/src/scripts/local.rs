@@ -99,6 +99,11 @@ impl LocalScripts {
         script.route(request).map(|route| MatchedRoute { script: script.clone(), route })
     }
 
+    /// Collects garbage, because memory is scarce.
+    pub(crate) fn give_back(&self) {
+        self.current.borrow().give_back();
+    }
+
     /// Replaces a broken VM. Requests that arrive before its handlers have been evaluated wait for them.
     fn replace_broken(self: &Rc<Self>) {
         if self.replacing.replace(true) {

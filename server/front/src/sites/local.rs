@@ -47,6 +47,11 @@ impl LocalSites {
         LocalSites { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
     }
 
+    /// Returns all sites.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &LocalSite> {
+        self.main.iter().chain(self.hosts.iter().map(|(_, local)| local))
+    }
+
     /// Returns the site of a request.
     pub(crate) fn of(&self, request: &Request) -> Option<&LocalSite> {
         match of_host(&self.hosts, request.authority()) {

@@ -106,6 +106,13 @@ impl CompressionCache {
         done.map(Encoded::Bytes)
     }
 
+    /// Gives back what is in memory. The copies on disk stay, and the knowledge of what does not shrink.
+    pub(crate) fn give_back(&self) {
+        let mut all = self.done.borrow_mut();
+        all.retain(|_, bytes| bytes.is_none());
+        self.counted.set(all.weight());
+    }
+
     fn pending(&self, key: Key) -> Pending {
         let mut pending = self.pending.borrow_mut();
         if pending.len() > MAX_PENDING {

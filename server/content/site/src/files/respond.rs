@@ -28,6 +28,12 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
+    /// Gives back what is kept only to save work.
+    pub(crate) fn give_back(&self) {
+        self.store.give_back();
+        self.compressed.give_back();
+    }
+
     /// Returns a 200 with the whole uncompressed file, for requests without conditions, ranges or codings.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! 1. A result is the path's target less than [`RECHECK_AFTER`] before the request, so a change is visible at once.
 //! 2. The number of open files and the bytes in memory are bounded, whatever clients request.
 //! 3. Bytes are kept only of files whose next change must show in their timestamps, and only while memory is not scarce. They count as
-//!    [`MemoryClass::Sites`].
+//!    [`MemoryClass::Sites`], and are given back before clients wait for memory.
 
 use super::document::Document;
 use super::root::{RECHECK_AFTER, Root, Stat};
@@ -179,6 +179,12 @@ impl FileStore {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         id
+    }
+
+    /// Gives back the bytes of all files. They are read again once they are requested often.
+    pub(crate) fn give_back(&self) {
+        self.kept.borrow_mut().clear();
+        self.counted.set(0);
     }
 
     /// Returns whether the document's next change must show in its timestamps.

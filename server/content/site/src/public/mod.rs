@@ -93,6 +93,11 @@ impl PublicFiles {
         PublicFiles { mounts }
     }
 
+    /// Gives back what is kept only to save work, because memory is scarce.
+    pub fn give_back(&self) {
+        self.mounts.iter().flat_map(|mount| &mount.rules).for_each(|served| served.responder.give_back());
+    }
+
     /// Returns the file for a request; `None` if the request is for the app.
     pub fn find(&self, request: &Request) -> Option<PublicFile> {
         if !matches!(request.method(), b"GET" | b"HEAD") {

@@ -111,6 +111,11 @@ impl Site {
         }
     }
 
+    /// Gives back what is kept only to save work, because memory is scarce.
+    pub fn give_back(&self) {
+        self.responder.give_back();
+    }
+
     /// Responds to a request, or returns its destination.
     pub async fn respond(&self, request: &Request) -> SiteResult {
         if let Some(cached) = self.paths.get(request, &self.responder.store)

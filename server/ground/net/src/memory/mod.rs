@@ -14,7 +14,7 @@
 //!    [`MemoryClass::Other`] is the resident memory above the counted bytes. At most a quarter of the limit counts,
 //!    so that a wrong measurement does not stop a server.
 //! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
-//! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`on_scarcity`]): no client waits while the cache could make room.
+//! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`scarcity`]): no client waits while the cache could make room.
 //! 6. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
 
 mod class;
@@ -30,6 +30,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// The shortest time between two measurements of the process.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
@@ -37,8 +38,8 @@ const MEASURED_EVERY: Duration = Duration::from_millis(100);
 static LEDGER: Ledger = Ledger::new();
 /// Called when the level changes.
 static OBSERVER: OnceLock<Box<dyn Fn(LevelChange) + Send + Sync>> = OnceLock::new();
-/// Gives memory back.
-static GIVER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+/// Changes while what saves only work must be given back.
+static SCARCITY: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 /// The start of the clock for [`MEASURED_AT`].
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// When the process was last measured, in milliseconds.
@@ -77,10 +78,10 @@ pub fn observe(observer: impl Fn(LevelChange) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
 
-/// Sets the function that gives back what is kept only to save work. It is called from [`Level::Waiting`] on, on any thread, at most once in
-/// 100 ms until memory is less scarce. It must neither block nor use what its callers may have borrowed. Only the first call has an effect.
-pub fn on_scarcity(giver: impl Fn() + Send + Sync + 'static) {
-    let _ = GIVER.set(Box::new(giver));
+/// Returns a receiver that changes from [`Level::Waiting`] on, at most once in 100 ms until memory is less scarce. Each time, each thread gives
+/// back what it keeps only to save work.
+pub fn scarcity() -> watch::Receiver<()> {
+    SCARCITY.subscribe()
 }
 
 /// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`MemoryClass::Files`], and no buffer is
@@ -185,10 +186,8 @@ fn millis() -> u64 {
 fn measure() {
     MEASURED_AT.store(millis(), Ordering::Relaxed);
     tell(LEDGER.measured(sys::process::rss_bytes(std::process::id())));
-    if LEDGER.level() >= Level::Waiting
-        && let Some(giver) = GIVER.get()
-    {
-        giver();
+    if LEDGER.level() >= Level::Waiting {
+        SCARCITY.send_replace(());
     }
 }
 
