@@ -108,7 +108,7 @@ fn not_modified(mut fields: Fields, stored: &Stored, request: &Request, policy: 
         }
     }
     fields.retain(|name, _| {
-        !["content-type", "content-encoding", "content-language", "last-modified"]
+        !["content-type", "content-encoding", "content-range", "content-language", "last-modified"]
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
             || name.eq_ignore_ascii_case(b"last-modified") && stored.tag().is_none()

@@ -235,6 +235,25 @@ fn a_part_that_is_the_whole_is_kept_as_the_whole() {
 }
 
 #[test]
+fn a_content_range_of_a_200_is_kept_for_a_200_only() {
+    play(async |scene: &Scene| {
+        let page = scene.ask("GET", "/", &[]).await;
+        scene.app.answer(200, &[KEPT[0], ("ETag", "\"1\""), ("Content-Range", "strange")], "page");
+        assert_eq!(text(page).await, "page");
+        for (fields, status, range) in [
+            (&[][..], 200, Some(&b"strange"[..])),
+            (&[("Range", "bytes=1-2")], 206, Some(b"bytes 1-2/4")),
+            (&[("Range", "bytes=9-")], 416, Some(b"bytes */4")),
+            (&[("If-None-Match", "\"1\"")], 304, None),
+        ] {
+            let kept = scene.ask("GET", "/", fields).await.await.unwrap();
+            let ranges: Vec<&[u8]> = kept.fields.all("content-range").collect();
+            assert_eq!((kept.status, ranges), (status, range.into_iter().collect()), "{fields:?}");
+        }
+    });
+}
+
+#[test]
 fn what_says_something_about_one_request_is_not_kept() {
     for (fields, status) in [
         (&[("Range", "bytes=90-")][..], 416),

@@ -196,7 +196,11 @@ impl Stored {
         request: &Request,
         arrival: Arrival,
     ) -> Stored {
-        let kept = kept_fields(fields, &plan.directives, arrival.since);
+        let mut kept = kept_fields(fields, &plan.directives, arrival.since);
+        if plan.whole.is_some() {
+            // The 206 is kept as the 200 that it has the whole body of.
+            kept.retain(|name, _| !name.eq_ignore_ascii_case(b"content-range"));
+        }
         Stored {
             status,
             codable: is_codable(status, &kept, &body),
@@ -394,12 +398,11 @@ fn tags(fields: &Fields) -> Box<[Box<[u8]>]> {
 /// Returns the fields to keep: without those of the connection (RFC 9111 section 3.1) or of one request, and
 /// without those that the directives exclude. Adds Date, which a kept response must have.
 fn kept_fields(fields: &Fields, directives: &ResponseDirectives, since: SystemTime) -> Fields {
-    const LEFT_OUT: [&str; 18] = [
+    const LEFT_OUT: [&str; 17] = [
         "age",
         "cache-status",
         "connection",
         "content-length",
-        "content-range",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authentication-info",

@@ -164,7 +164,12 @@ pub fn respond(
     mut fields: Fields,
     whole: impl FnOnce(Fields) -> Response,
 ) -> Response {
-    match parse(range, len) {
+    let ranges = parse(range, len);
+    if !matches!(ranges, Ranges::Whole) && fields.get("content-range").is_some() {
+        // It has no meaning in a 200 (RFC 9110 section 14.4), and another one here.
+        fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-range"));
+    }
+    match ranges {
         Ranges::Whole => whole(fields),
         Ranges::Unsatisfiable => {
             fields.retain(|name, _| {
