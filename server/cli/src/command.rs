@@ -14,6 +14,7 @@ use control::by_route::RoutesOrder;
 use control::cache::CacheAction;
 use control::client::ControlClient;
 use control::interrupt::MaintenanceAction;
+use control::leaks::LeaksOrder;
 use control::orders::PauseOrder;
 use front::explain::Question;
 use settings::puma::Call;
@@ -25,6 +26,7 @@ use crate::by_route;
 use crate::foreign;
 use crate::grammar::grammar;
 use crate::interruption;
+use crate::leaks;
 use crate::purge;
 use crate::trust::Trust;
 
@@ -61,6 +63,13 @@ pub enum Command {
         client: ControlClient,
         /// Print JSON instead of text.
         json: bool,
+    },
+    /// Show what grows in a worker.
+    Leaks {
+        /// The app's directory.
+        dir: PathBuf,
+        client: ControlClient,
+        wish: LeaksOrder,
     },
     /// Load the app of a running server again.
     Reload {
@@ -307,6 +316,14 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("deaths", given)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Deaths { dir, client, json: given.get_flag("json") })
+        }
+        Some(("leaks", given)) => {
+            let wish = leaks::wish(given).map_err(mistyped)?;
+            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
+            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
+            Ok(Command::Leaks { dir, client, wish })
         }
         Some(("reload", given)) => {
             let (dir, client) = running(load(2)?)?;

@@ -18,6 +18,7 @@ mod command;
 mod foreign;
 mod grammar;
 mod interruption;
+mod leaks;
 mod print;
 mod purge;
 mod trust;

@@ -5,8 +5,10 @@
 //! the client reports that the outcome is unknown.
 
 use crate::client::{ControlClient, Error, explain};
+use crate::heap::HeapLine;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use serde::Serialize;
 use stats::{ReloadStep, ReloadWish};
 use std::convert::Infallible;
 use std::io::BufRead;
@@ -25,11 +27,17 @@ const BEAT: Duration = Duration::from_secs(1);
 pub(crate) enum Reply {
     Whole(Full<Bytes>),
     Lines(mpsc::UnboundedReceiver<ReloadStep>, Interval),
+    /// The only line has the heap of a worker.
+    Heap(mpsc::UnboundedReceiver<HeapLine>, Interval),
 }
 
 impl Reply {
     pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Reply {
         Reply::Lines(lines, tokio::time::interval(BEAT))
+    }
+
+    pub(crate) fn heap(lines: mpsc::UnboundedReceiver<HeapLine>) -> Reply {
+        Reply::Heap(lines, tokio::time::interval(BEAT))
     }
 }
 
@@ -43,32 +51,40 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Reply::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            Reply::Lines(lines, beat) => {
-                if let Poll::Ready(line) = lines.poll_recv(cx) {
-                    return Poll::Ready(line.map(|line| {
-                        let mut text = serde_json::to_string(&line).unwrap_or_default();
-                        text.push('\n');
-                        Ok(Frame::data(Bytes::from(text)))
-                    }));
-                }
-                beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
-            }
+            Reply::Lines(lines, beat) => poll_line(lines, beat, cx),
+            Reply::Heap(lines, beat) => poll_line(lines, beat, cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Reply::Whole(whole) => whole.is_end_stream(),
-            Reply::Lines(..) => false,
+            Reply::Lines(..) | Reply::Heap(..) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Reply::Whole(whole) => whole.size_hint(),
-            Reply::Lines(..) => SizeHint::default(),
+            Reply::Lines(..) | Reply::Heap(..) => SizeHint::default(),
         }
     }
+}
+
+/// Returns the next line, or a blank one when it is time for that.
+fn poll_line<T: Serialize>(
+    lines: &mut mpsc::UnboundedReceiver<T>,
+    beat: &mut Interval,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    if let Poll::Ready(line) = lines.poll_recv(cx) {
+        return Poll::Ready(line.map(|line| {
+            let mut text = serde_json::to_string(&line).unwrap_or_default();
+            text.push('\n');
+            Ok(Frame::data(Bytes::from(text)))
+        }));
+    }
+    beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
 }
 
 /// Runs `firebrick reload` for the app in `dir`: prints each step. Returns 0 if the requested code serves, else 1.

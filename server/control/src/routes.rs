@@ -2,6 +2,7 @@
 
 use crate::cache::PurgeOrder;
 use crate::gate::{Gate, Refusal};
+use crate::heap::HeapWish;
 use crate::metrics::{self, Format};
 use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
 use crate::page;
@@ -48,6 +49,8 @@ enum Route {
     Routes(RouteOrder, usize, bool),
     ResetRoutes,
     Purge,
+    Heap(HeapWish),
+    BadHeap,
     Reload(ReloadWish),
     Upgrade,
     /// The state of an interruption.
@@ -123,6 +126,7 @@ async fn respond<B: OrderBody, P: Provider>(
     let admitted = gate.map_or(Ok(()), |gate| admit(gate, &head, &route));
     match (&route, &admitted) {
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
+        (Route::Heap(wish), Ok(())) => return streamed(Reply::heap(source.provider.heap(wish.clone()))),
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
         (Route::ResetRoutes, Ok(())) => source.provider.reset_routes(),
@@ -223,10 +227,14 @@ fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
 }
 
 fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Response<Reply> {
+    streamed(Reply::lines(lines))
+}
+
+fn streamed(body: Reply) -> Response<Reply> {
     let mut response = Response::new(Full::default());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     page::guard(&mut response);
-    response.map(|_| Reply::lines(lines))
+    response.map(|_| body)
 }
 
 async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<Bytes>> {
@@ -310,13 +318,17 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
+        Route::BadHeap => refuse(
+            StatusCode::BAD_REQUEST,
+            "worker, pid and trace are numbers: /heap?worker=1&pid=4711&trace=300",
+        ),
         Route::UnknownOrder => {
             refuse(StatusCode::BAD_REQUEST, &format!("unknown order: it is one of {}", RouteOrder::names()))
         }
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
-        Route::Reload(_) | Route::Upgrade | Route::Purge | Route::Interruption(_) => {
+        Route::Heap(_) | Route::Reload(_) | Route::Upgrade | Route::Purge | Route::Interruption(_) => {
             refuse(StatusCode::FORBIDDEN, "not permitted")
         }
         Route::MethodNotAllowed(allowed) => {
@@ -356,7 +368,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 26] = [
+const ENDPOINTS: [Endpoint; 27] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -473,6 +485,24 @@ const ENDPOINTS: [Endpoint; 26] = [
             "/halt" => Route::Order(Some(PumaCommand::Halt)),
             "/restart" => Route::Order(Some(PumaCommand::Restart)),
             _ => Route::Order(Some(PumaCommand::PhasedRestart)),
+        },
+    ),
+    post(
+        &["/heap"],
+        "the objects of a worker by class and place, from a dump in a forked process; ?worker=N, &pid=N which; &trace=SECONDS records \
+         places, &dump=0 only that; &examples adds beginnings of Strings",
+        |query| {
+            let number = |name: &str| query.given(name).map(str::parse::<u32>).transpose();
+            match (number("worker"), number("pid"), number("trace")) {
+                (Ok(worker), Ok(pid), Ok(trace_s)) => Route::Heap(HeapWish {
+                    worker,
+                    pid,
+                    trace_s,
+                    without_dump: query.given("dump").is_some() && !query.on("dump"),
+                    examples: query.on("examples"),
+                }),
+                _ => Route::BadHeap,
+            }
         },
     ),
     get(&["/"], "this list; the page for browsers", |query| {
@@ -606,7 +636,7 @@ mod tests {
             }
         }
         assert_eq!(endpoints()[20]["path"], "/stop, /halt, /restart, /phased-restart");
-        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[20]["method"]), (22, &json!("GET")));
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[20]["method"]), (23, &json!("GET")));
     }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {
@@ -660,6 +690,9 @@ mod tests {
         assert_eq!(get("/resume"), Route::MethodNotAllowed("POST"));
         assert_eq!(post("/maintenance"), Route::MethodNotAllowed("GET, HEAD"));
         assert_eq!(requested(&Method::POST, "/reload?in_place", "*/*"), Route::Reload(ReloadWish::InPlace));
+        let heap = HeapWish { worker: Some(1), trace_s: Some(5), without_dump: true, ..HeapWish::default() };
+        assert_eq!(post("/heap?worker=1&trace=5&dump=0"), Route::Heap(heap));
+        assert_eq!((post("/heap?pid=x"), get("/heap")), (Route::BadHeap, Route::MethodNotAllowed("POST")));
         assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
     }
 

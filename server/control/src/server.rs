@@ -367,7 +367,7 @@ where
         let (requested, long) = (requested.clone(), Rc::clone(&long));
         async move {
             let response = source.respond(request, gate.as_deref()).await;
-            if matches!(response.body(), Reply::Lines(..)) {
+            if !matches!(response.body(), Reply::Whole(_)) {
                 long.set(true);
                 // Such a connection is not closed for others: there are at most two.
                 requested.set(Some(Instant::now() + RELOAD_DEADLINE));

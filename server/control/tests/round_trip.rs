@@ -84,6 +84,13 @@ impl Provider for Figures {
         RoutesSnapshot { since: SystemTime::UNIX_EPOCH, taken_at: SystemTime::now(), limit: 200, routes }
     }
 
+    fn heap(&self, wish: control::heap::HeapWish) -> mpsc::UnboundedReceiver<control::heap::HeapLine> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let heap = control::heap::HeapSnapshot { worker: wish.worker.unwrap_or(9), ..Default::default() };
+        let _ = lines.send(control::heap::HeapLine::Heap(Box::new(heap)));
+        receiver
+    }
+
     fn reset_routes(&self) {
         RESETS.fetch_add(1, Ordering::Relaxed);
     }

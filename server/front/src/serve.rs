@@ -5,8 +5,9 @@
 //! workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
 //! maintenance), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
 //! program). [`server`] holds the parts that lifecycle and upgrade both use. The control socket reads
-//! [`observer`], [`snapshot`] and [`in_flight`].
+//! [`observer`], [`snapshot`], [`in_flight`] and [`heap`].
 
+mod heap;
 mod in_flight;
 mod interruptions;
 mod lifecycle;

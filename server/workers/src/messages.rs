@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+use wire::heap::HeapOrder;
 use wire::traces::Trace;
 
 /// A message to a front thread.
@@ -30,6 +31,8 @@ pub(crate) enum ThreadMessage {
     Promote { serial: Serial, socket: UnixStream },
     /// Make an idle worker, which gets no requests, collect garbage.
     Collect(Serial),
+    /// Make a worker describe its heap to the reader of this pipe. The reply is false if it cannot.
+    Heap { serial: Serial, order: HeapOrder, pipe: OwnedFd, reply: oneshot::Sender<bool> },
     /// A worker is dead. `taken`: for each link, by its number, how many requests the worker had taken up.
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// A worker makes no progress: take back the requests that it has not started.

@@ -10,11 +10,13 @@ use crate::scoreboard::Scoreboard;
 use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
 use settings::Settings;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use wire::Seats;
+use wire::heap::HeapOrder;
 use wire::scoreboard::{Layout, Slot};
 
 /// Front threads never wait, so a thread that has not replied by then has ended.
@@ -182,6 +184,13 @@ impl Shared {
         all.sort_by_key(|one: &InFlight| one.asked_us);
         all.truncate(limit);
         all
+    }
+
+    /// Makes a worker describe its heap to the reader of `pipe`. Returns false if the worker is gone, or cannot fork.
+    pub async fn describe_heap(&self, serial: Serial, order: HeapOrder, pipe: OwnedFd) -> bool {
+        let (reply, sent) = oneshot::channel();
+        self.mailbox(0).post(ThreadMessage::Heap { serial, order, pipe, reply });
+        sent.await.unwrap_or(false)
     }
 
     pub fn scoreboard(&self) -> &Arc<Scoreboard> {

@@ -5,7 +5,7 @@
 module Firebrick
   # The constants of docs/internals/wire.md and docs/internals/processes.md.
   module Wire
-    VERSION = 10
+    VERSION = 11
     HEADER = 12
     MAX_PAYLOAD = 1_114_112
     INITIAL_WINDOW = 1_048_576
@@ -22,6 +22,7 @@ module Firebrick
       PROMOTE = 0x07
       COLLECT = 0x08
       INPUT = 0x09
+      HEAP = 0x0c
       RESPONSE = 0x81
       BODY = 0x82
       FINISH = 0x83

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/fork_guard"
+require "firebrick/heap"
 require "firebrick/worker/app_lines"
 require "firebrick/worker/out_of_band_gc"
 require "firebrick/worker/pool"
@@ -98,8 +99,9 @@ module Firebrick
       Thread.new { loop { answer(Native.signals) } }.name = "firebrick: backtraces"
     end
 
-    # asked:: has the bits of the signals that have come
+    # asked:: has the bits of the signals that have come, and bit 0 for heap dumps
     def answer(asked)
+      Heap.answer if asked[0] == 1
       send_traces if asked[Signal.list[TRACE]] == 1
       dump if asked[Signal.list[DUMP]] == 1
     end

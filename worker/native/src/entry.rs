@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::raw::gvl::Gvl;
 use crate::raw::methods::{self, Module};
 use crate::raw::ruby::{self, NIL, Value};
+use crate::heap as dumps;
 use crate::raw::{heap, os, signals};
 use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
@@ -20,6 +21,7 @@ pub(crate) fn define(module: &Module) {
     module.define_handle(c"Handle");
     module.define_handle(c"Hints");
     queries::define(module);
+    dumps::define(module);
     module.define(c"wire", wire_version);
     module.define(c"prepare", prepare);
     module.define(c"start", start);

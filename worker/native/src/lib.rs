@@ -11,7 +11,8 @@
 //!    threads wait in `guest.rs`.
 //! 5. `job.rs` takes one request from its frame to its END: `env.rs` builds its env, `head.rs`, `body.rs`, `chunks.rs` and `loan.rs` its
 //!    response, `emit.rs` the frames; `routes.rs` finds the name of its route, `queries.rs` counts those of the database.
-//! 6. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls.
+//! 6. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls, `heap.rs` those for heap
+//!    dumps.
 
 mod body;
 mod chunks;
@@ -22,6 +23,7 @@ mod env;
 mod fibers;
 mod guest;
 mod head;
+mod heap;
 mod intake;
 mod job;
 mod link;

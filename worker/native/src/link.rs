@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use wire::heap::HeapOrder;
 use wire::{FrameKind, Header, Malformed, frame::HEADER};
 
 /// Bytes read from the socket at a time. It fits several requests with bodies, so that one read and one wait
@@ -53,6 +54,11 @@ pub(crate) enum Message {
     Drain,
     /// Run a full collection now.
     Collect,
+    /// Describe the heap to the reader of the pipe `fd`.
+    Heap {
+        order: HeapOrder,
+        fd: RawFd,
+    },
     /// Leave a template behind when finished; `fd` is its socket.
     Promote {
         fd: RawFd,
@@ -171,6 +177,11 @@ impl Link {
                     FrameKind::Resume => self.resume(jobs),
                     FrameKind::Drain => messages.push((self.number, Message::Drain)),
                     FrameKind::Collect => messages.push((self.number, Message::Collect)),
+                    FrameKind::Heap => {
+                        let fd = fd.ok_or(Malformed("HEAP without a descriptor"))?;
+                        let order = HeapOrder::decode(frame.payload)?;
+                        messages.push((self.number, Message::Heap { order, fd }));
+                    }
                     FrameKind::Promote => {
                         let fd = fd.ok_or(Malformed("PROMOTE without a descriptor"))?;
                         messages.push((self.number, Message::Promote { fd }));

@@ -11,6 +11,7 @@ pub(crate) mod task;
 pub(crate) use lifecycle::{Attached, find, is_abandoned, is_set_up, stop_watchdogs};
 pub(crate) use roles::{Help, Step};
 
+use crate::heap;
 use crate::link::{Job, Link, Message};
 use crate::pace::{Finished, Pace};
 use crate::raw::gvl::Gvl;
@@ -202,6 +203,8 @@ impl Worker {
         match *message {
             Message::Drain => self.phase = self.phase.max(WorkerPhase::Drains),
             Message::Collect => self.collect = true,
+            Message::Heap { fd, .. } if self.attached.is_some() => heap::refuse(fd),
+            Message::Heap { order, fd } => heap::asked(gvl, order, fd),
             Message::Promote { fd } => self.promotion.replace(fd).into_iter().for_each(os::close),
             Message::Window { id, bytes } => {
                 if let Some(task) = self.task_of(link, id) {

@@ -1,5 +1,6 @@
 //! The data source of the control server. It exists before the app is loaded; until then it reports only the server's phase.
 
+use super::heap;
 use super::interruptions::Interruptions;
 use super::reload::Reloads;
 use super::snapshot::{Detail, Snapshotter};
@@ -7,6 +8,7 @@ use crate::caching::{self, SharedPurges};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::cache::{PurgeOrder, Purged};
+use control::heap::{HeapLine, HeapWish};
 use control::orders::{self, OrderError};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
@@ -44,6 +46,8 @@ struct Observed {
     begun: Notify,
     /// Requests for upgrades, each with the channel for its progress.
     upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadStep>>,
+    /// Held while a worker writes a heap dump.
+    dump: heap::Turn,
     /// Set when the pool runs.
     reloads: OnceCell<Reloads>,
 }
@@ -68,6 +72,7 @@ impl Observer {
             purges: OnceCell::new(),
             begun: Notify::new(),
             upgrades,
+            dump: heap::Turn::default(),
             reloads: OnceCell::new(),
         }));
         (observer, wishes)
@@ -131,6 +136,10 @@ impl Provider for Observer {
 
     fn reset_routes(&self) {
         self.0.snapshotter.get().into_iter().for_each(Snapshotter::reset_routes);
+    }
+
+    fn heap(&self, wish: HeapWish) -> mpsc::UnboundedReceiver<HeapLine> {
+        heap::describe(self.0.snapshotter.get(), &self.0.dump, wish)
     }
 
     fn cache(&self, limit: usize) -> Option<CacheReport> {

@@ -65,6 +65,8 @@ kinds! {
     Collect = 0x08,
     /// Front to worker: the next bytes of a request's body.
     Input = 0x09,
+    /// Front to worker: describe the heap to the reader of a pipe.
+    Heap = 0x0C,
     /// Worker to front: the head of the final response, or the whole response.
     Response = 0x81,
     /// Worker to front: body bytes.

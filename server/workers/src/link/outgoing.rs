@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
+use wire::heap::HeapOrder;
 use wire::{FrameKind, flag, frame};
 
 /// Smaller bodies are copied behind their frame, which is cheaper than a separate write.
@@ -108,6 +109,17 @@ impl Link {
         let mut bytes = Vec::with_capacity(frame::HEADER);
         frame::append(&mut bytes, FrameKind::Promote, flag::FD, 0, &[]);
         self.append(&bytes, Bytes::new(), Some(socket));
+    }
+
+    /// Orders the worker to describe its heap to the reader of this pipe. Returns false for workers that cannot fork.
+    pub(crate) fn heap(&self, order: HeapOrder, pipe: OwnedFd) -> bool {
+        if !matches!(self.descriptors, Descriptors::WithFrames) {
+            return false;
+        }
+        let mut bytes = Vec::with_capacity(frame::HEADER + wire::heap::LEN);
+        frame::append(&mut bytes, FrameKind::Heap, flag::FD, 0, &order.to_bytes());
+        self.append(&bytes, Bytes::new(), Some(pipe));
+        true
     }
 
     fn append(&self, bytes: &[u8], behind: Bytes, fd: Option<OwnedFd>) {

@@ -151,6 +151,11 @@ impl Local {
                 ThreadMessage::Drain(serial) => self.drain(serial),
                 ThreadMessage::Collect(serial) => self.send_frame(serial, FrameKind::Collect, 0, &[]),
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
+                ThreadMessage::Heap { serial, order, pipe, reply } => {
+                    let sent = self.link(serial).is_some_and(|link| link.heap(order, pipe));
+                    // The asking side may be gone.
+                    let _ = reply.send(sent);
+                }
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
                 ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),

@@ -35,7 +35,7 @@ module Firebrick
         unless bytes.getbyte(at + 6).zero? && bytes.getbyte(at + 7).zero?
           raise Malformed, "the number of a route in a frame that has none"
         end
-        raise Malformed, "unknown kind" if kind < Wire::Frame::REQUEST || kind > Wire::Frame::INPUT
+        raise Malformed, "unknown kind" if kind < Wire::Frame::REQUEST || kind > Wire::Frame::HEAP
 
         length
       end

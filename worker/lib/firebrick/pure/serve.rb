@@ -150,8 +150,17 @@ module Firebrick
         case kind
         when Wire::Frame::DRAIN then @inbox.drain
         when Wire::Frame::COLLECT then @inbox.collect
+        when Wire::Frame::HEAP then refuse_heap(descriptor || raise(Malformed, "HEAP without a descriptor"))
         when Wire::Frame::PROMOTE then @promotion = descriptor || raise(Malformed, "PROMOTE without a descriptor")
         end
+      end
+
+      def refuse_heap(pipe)
+        why = "workers without the native part (FIREBRICK_PURE) write no heap dumps"
+        IO.open(pipe, "w") { |io| io.write(%({"error":"#{why}"}\n)) }
+      rescue SystemCallError
+        # The front no longer reads.
+        nil
       end
 
       def abort(link, id)

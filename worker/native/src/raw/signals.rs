@@ -62,12 +62,21 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
+/// The bit of [`ask`], which no signal has.
+const ASKED: u64 = 1;
+
+/// Makes [`asked`] return, with bit 0 set: something else than a signal waits to be carried out. Does nothing before [`take`].
+pub(crate) fn ask() {
+    CAME.fetch_or(ASKED, SeqCst);
+    BELL.get().into_iter().for_each(Wakeup::wake);
+}
+
 /// Closes the wakeup, in a child that the app has forked.
 pub(crate) fn close() {
     BELL.get().into_iter().for_each(Wakeup::close);
 }
 
-/// Waits until some of the signals have arrived. Bit n is signal n. May raise.
+/// Waits until some of the signals have arrived, or [`ask`] was called. Bit n is signal n. May raise.
 ///
 /// # Panics
 /// When [`take`] has not been called.

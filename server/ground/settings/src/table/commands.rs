@@ -194,6 +194,49 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
+        name: "leaks",
+        doc: "Show which objects of a worker of the running server grow, and how its memory is used",
+        options: Options::These(&["config", "control", "control_token"]),
+        arguments: &[
+            Own {
+                name: "time",
+                form: Form::Words { value: "TIME" },
+                doc: "Time between the two dumps that are compared, such as 30s or 1h [default: 5m]",
+            },
+            Own {
+                name: "worker",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Number of the worker [default: the one with the most memory]",
+            },
+            Own {
+                name: "pid",
+                form: Form::Value { value: "PID", repeated: false },
+                doc: "The worker with this process id",
+            },
+            Own {
+                name: "trace",
+                form: Form::Switch,
+                doc: "Record where objects are allocated; the worker is slower meanwhile",
+            },
+            Own {
+                name: "examples",
+                form: Form::Switch,
+                doc: "Show how some of the Strings begin, without what looks like a secret",
+            },
+            Own {
+                name: "top",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Maximum number of lines to show [default: 10]",
+            },
+            Own {
+                name: "dir",
+                form: Form::Value { value: "DIR", repeated: false },
+                doc: "Directory of the server's app [default: the current directory]",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
+    },
+    Command {
         name: "reload",
         doc: "Load the new code of the app in DIR and replace its workers one by one; prints each step",
         options: RUNNING,

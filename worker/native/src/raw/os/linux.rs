@@ -3,7 +3,7 @@
 use super::{Own, check, portable};
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -146,5 +146,21 @@ pub(crate) fn parent_death_signal(signal: i32) {
     // SAFETY: no pointers.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, signal);
+    }
+}
+
+pub(crate) fn shed_descriptors(keep: RawFd) {
+    let Ok(listed) = std::fs::read_dir("/proc/self/fd") else { return };
+    let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    let sheds = |fd: RawFd| {
+        let target = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        let target = target.as_os_str().as_encoded_bytes();
+        target.starts_with(b"socket:") || target.starts_with(b"/")
+    };
+    let open = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    let shed: Vec<RawFd> = open.filter(|&fd| ![keep, 2, null.as_raw_fd()].contains(&fd) && sheds(fd)).collect();
+    for fd in shed {
+        // SAFETY: replaces a descriptor; `null` is open. One that has been closed meanwhile, the folder's, becomes another one of `null`.
+        unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }
 }

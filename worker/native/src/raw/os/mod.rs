@@ -5,8 +5,11 @@
 //!    Both are descriptors to wait for. `renew` replaces descriptors inherited by a fork, `close` closes them in a child that does not serve.
 //! 2. [`memory_file`]: a regular file without a name, in memory where the system supports that. [`unnamed_file`]: one in a directory.
 //! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
-//! 4. [`thread_waits`] changes when the calling thread waits for something other than a processor.
-//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through
+//! 4. [`shed_descriptors`], where the system lists descriptors: all sockets and files of this process become `/dev/null`, apart from `keep` and
+//!    standard error. A process forked only to read its memory must not hold connections open, write what its parent has buffered, or end
+//!    a session of a database. Descriptors of Ruby itself (pipes, events) stay.
+//! 5. [`thread_waits`] changes when the calling thread waits for something other than a processor.
+//! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through
 //!    `close_on_exec`.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
@@ -16,11 +19,11 @@ mod portable;
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
-pub(crate) use linux::{Timer, Wakeup, memory_file, parent_death_signal, thread_waits, unnamed_file};
+pub(crate) use linux::{Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
-pub(crate) use portable::{Timer, Wakeup, memory_file, parent_death_signal, thread_waits, unnamed_file};
+pub(crate) use portable::{Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file};
 
 use super::panics;
 use std::fs::File;
@@ -458,6 +461,12 @@ pub(crate) fn close(fd: RawFd) {
 pub(crate) fn ring(pipe: RawFd) {
     // SAFETY: one readable byte.
     unsafe { libc::write(pipe, b".".as_ptr().cast(), 1) };
+}
+
+/// Writes a few bytes to a pipe that is empty. Its reader may be gone.
+pub(crate) fn tell(pipe: RawFd, bytes: &[u8]) {
+    // SAFETY: readable bytes.
+    unsafe { libc::write(pipe, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Ends the process without running Ruby's exit handlers.
