@@ -208,7 +208,7 @@ class LeaksTest < Case
   it "names mistyped options" do
     own = server
     { %w[soon] => "soon: expected a time", %w[1s 2s] => "expected one time", %w[--worker x] => "--worker x: expected the number",
-      %w[--top 0] => "--top 0: expected a number", %w[--worker 1 --pid 2] => "give one of them",
+      %w[--examples] => "--examples goes with --trace", %w[--top 0] => "--top 0: expected a number", %w[--worker 1 --pid 2] => "give one of them",
       %w[1s --worker 7] => "there is no worker 7: there are 0 (pid" }.each do |words, message|
       _, err, code = own.command_line("leaks", *words)
       refute_equal 0, code

@@ -40,5 +40,8 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<LeaksOrder, String> {
     if wish.worker.is_some() && wish.pid.is_some() {
         return Err("--worker and --pid both name a worker: give one of them".to_owned());
     }
+    if wish.examples && !wish.trace {
+        return Err("--examples goes with --trace: without places a group is a whole class, of which a few Strings tell nothing".to_owned());
+    }
     Ok(wish)
 }

@@ -18,10 +18,8 @@ use std::fmt::Write as _;
 const MOST_GROUPS: usize = 20_000;
 /// The most groups and classes while a stream is read. Further ones count as `(other)`.
 const MOST_READ: usize = 500_000;
-/// Lines of more bytes lose their references, or the content of the String.
+/// Lines of more bytes lose their references and the content of the String; those that are still longer are skipped.
 const LONG: usize = 64 << 10;
-/// Lines that are still longer are skipped.
-const LONGEST: usize = 1 << 20;
 /// The most examples of a group, and the most characters of one.
 const EXAMPLES: usize = 3;
 const EXAMPLE: usize = 60;
@@ -250,7 +248,7 @@ impl HeapReader {
             let name = names.entry(class).or_insert_with(|| self.name(class)).clone();
             let into = merged.entry((name, place)).or_default();
             into.count += counted.count;
-            into.bytes += counted.bytes;
+            into.bytes = into.bytes.saturating_add(counted.bytes);
             into.examples.extend(counted.examples);
             into.examples.truncate(EXAMPLES);
         }
@@ -299,21 +297,31 @@ impl HeapReader {
         const REFERENCES: &[u8] = br#""references":["#;
         const VALUE: &[u8] = br#""value":""#;
         // A quotation mark within a String is escaped, so neither is found in one.
-        let find = |what: &[u8]| {
-            let at = self.part.windows(what.len()).rposition(|window| window == what)?;
+        let find = |part: &[u8], what: &[u8]| {
+            let at = part.windows(what.len()).rposition(|window| window == what)?;
             Some(at + what.len())
         };
-        if let Some(from) = find(REFERENCES)
-            && !self.part[from..].contains(&b']')
-        {
-            self.part.truncate(from);
-            self.skip = Skip::References;
-        } else if let Some(from) = find(VALUE)
-            && let (None, escaped) = end_of_text(&self.part[from..], false)
-        {
-            self.part.truncate(from);
-            self.skip = Skip::Content { escaped };
-        } else if self.part.len() > LONGEST {
+        if let Some(from) = find(&self.part, REFERENCES) {
+            match self.part[from..].iter().position(|&byte| byte == b']') {
+                None => {
+                    self.part.truncate(from);
+                    self.skip = Skip::References;
+                    return;
+                }
+                Some(end) => drop(self.part.drain(from..from + end)),
+            }
+        }
+        if let Some(from) = find(&self.part, VALUE) {
+            match end_of_text(&self.part[from..], false) {
+                (None, escaped) => {
+                    self.part.truncate(from);
+                    self.skip = Skip::Content { escaped };
+                    return;
+                }
+                (Some(end), _) => drop(self.part.drain(from..from + end)),
+            }
+        }
+        if self.part.len() > LONG {
             self.part.clear();
             self.snapshot.unreadable += 1;
             self.skip = Skip::Line;
@@ -387,12 +395,12 @@ impl HeapReader {
             _ => NOWHERE,
         };
         self.snapshot.objects += 1;
-        self.snapshot.bytes += bytes;
+        self.snapshot.bytes = self.snapshot.bytes.saturating_add(bytes);
         let full = self.groups.len() >= MOST_READ;
         let key = if full && !self.groups.contains_key(&(class, place)) { (0, NOWHERE) } else { (class, place) };
         let counted = self.groups.entry(key).or_default();
         counted.count += 1;
-        counted.bytes += bytes;
+        counted.bytes = counted.bytes.saturating_add(bytes);
         if self.examples && kind == "STRING" && counted.examples.len() < EXAMPLES {
             counted.examples.extend(example(line));
         }

@@ -3,15 +3,16 @@
 //! Contract:
 //! 1. One dump is taken at a time, because each holds a copy of the pages that its worker changes meanwhile.
 //! 2. The dump goes through a pipe to a thread of its own, and is never stored, neither in memory nor in a file.
-//! 3. Every wait has a limit. When this side gives up, the writing process gets an error at its next write and ends.
+//! 3. Every wait has a limit, and ends when the client is gone. When this side gives up, the writing process gets an error at its next write and ends.
 
 use super::snapshot::Snapshotter;
 use control::heap::{HeapLine, HeapReader, HeapSnapshot, HeapWish};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, Read, pipe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
 use wire::heap::HeapOrder;
 use stats::WorkerState;
 use workers::reconciler::Row;
@@ -22,6 +23,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(180);
 /// The time after which the worker itself has ended that process.
 const SPARE: Duration = Duration::from_secs(10);
+/// The interval of looking whether the client is still there.
+const LOOK: Duration = Duration::from_millis(200);
 /// The bytes read at a time: as many as a pipe holds.
 const PIECE: usize = 64 << 10;
 
@@ -37,9 +40,12 @@ pub(super) fn describe(
     let (lines, receiver) = mpsc::unbounded_channel();
     let (snapshotter, turn) = (snapshotter.cloned(), turn.clone());
     net::task::spawn_local(async move {
-        let result = match (snapshotter, turn.try_lock()) {
+        let result = match (snapshotter, turn.try_lock_owned()) {
             (None, _) => Err("the app is still loading: there are no workers yet".to_owned()),
-            (Some(snapshotter), Ok(_turn)) => snapshot(&snapshotter, &wish).await,
+            (Some(snapshotter), Ok(turn)) => tokio::select! {
+                result = snapshot(&snapshotter, &wish, turn) => result,
+                () = lines.closed() => return,
+            },
             (_, Err(_)) => Err("another dump is being taken: try again when it is done".to_owned()),
         };
         // The client may be gone.
@@ -48,7 +54,21 @@ pub(super) fn describe(
     receiver
 }
 
-async fn snapshot(snapshotter: &Snapshotter, wish: &HeapWish) -> Result<HeapSnapshot, String> {
+/// Ends the reading thread when it is dropped, with the client.
+#[derive(Default)]
+struct Asker(Arc<AtomicBool>);
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+async fn snapshot(
+    snapshotter: &Snapshotter,
+    wish: &HeapWish,
+    turn: OwnedMutexGuard<()>,
+) -> Result<HeapSnapshot, String> {
     let shared = snapshotter.shared().ok_or("this server has no app, and no workers")?;
     let rows = snapshotter.processes().await.workers;
     let row = chosen(&rows, wish, |pid| sys::process::rss_bytes(pid))?;
@@ -65,8 +85,13 @@ async fn snapshot(snapshotter: &Snapshotter, wish: &HeapWish) -> Result<HeapSnap
         ));
     }
     let (pid, index, examples) = (row.pid, row.index, wish.examples);
-    let (first, began) = tokio::sync::oneshot::channel();
-    let reading = tokio::task::spawn_blocking(move || read(reader, pid, index, examples, first));
+    let (first, began) = oneshot::channel();
+    let asker = Asker::default();
+    let gone = asker.0.clone();
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        read(reader, (pid, index), examples, first, &gone)
+    });
     // The figures of the moment at which the worker was forked.
     let requests = match began.await {
         Ok(()) => shared.scoreboard().slot(index as usize).requests,
@@ -112,10 +137,10 @@ fn listed(rows: &[Row]) -> String {
 /// Reads the pipe to its end. `first` is told when the first bytes have come.
 fn read(
     mut pipe: PipeReader,
-    pid: u32,
-    index: u32,
+    (pid, index): (u32, u32),
     examples: bool,
-    first: tokio::sync::oneshot::Sender<()>,
+    first: oneshot::Sender<()>,
+    gone: &AtomicBool,
 ) -> Result<HeapSnapshot, String> {
     let (asked, mut first, mut begun) = (Instant::now(), Some(first), None);
     let mut reader = HeapReader::new(examples);
@@ -124,11 +149,17 @@ fn read(
     loop {
         let limit = if begun.is_none() { ANSWER } else { ANSWER + LIMIT + SPARE };
         let left = limit.saturating_sub(asked.elapsed());
-        let timeout = Timespec::try_from(left).map_err(|error| error.to_string())?;
+        if gone.load(Relaxed) {
+            return Err("the client is gone".to_owned());
+        }
+        let timeout = Timespec::try_from(left.min(LOOK)).map_err(|error| error.to_string())?;
         let ready = match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => continue,
             ready => ready.map_err(|error| format!("the dump cannot be read: {error}"))?,
         };
+        if ready == 0 && !left.is_zero() {
+            continue;
+        }
         if ready == 0 && begun.is_none() {
             let seconds = ANSWER.as_secs();
             return Err(format!(
@@ -201,8 +232,8 @@ mod tests {
             let (reader, mut writer) = pipe().unwrap();
             writer.write_all(text.as_bytes()).unwrap();
             drop(writer);
-            let (first, _began) = tokio::sync::oneshot::channel();
-            assert_eq!(read(reader, 0, 3, false, first).unwrap_err(), why);
+            let (first, _began) = oneshot::channel();
+            assert_eq!(read(reader, (0, 3), false, first, &AtomicBool::new(false)).unwrap_err(), why);
         }
     }
 }
