@@ -10,14 +10,19 @@ use std::time::Duration;
 pub(crate) fn wish(given: &ArgMatches) -> Result<LeaksOrder, String> {
     let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
     let number = |name: &str, expected: &str| {
-        let read = |text: &str| text.parse::<u32>().map_err(|_| format!("--{name} {text}: expected {expected}"));
+        let read =
+            |text: &str| text.parse::<u32>().map_err(|_| format!("--{name} {text}: expected {expected}"));
         text(name).map(read).transpose()
     };
     let words: Vec<&str> = values(given, "time").collect();
     let time = match words[..] {
         [] => USUAL,
         [one] => {
-            let expected = || format!("{one}: expected a time such as 30s or 5m, from 1s to 24h; the directory goes with --dir");
+            let expected = || {
+                format!(
+                    "{one}: expected a time such as 30s or 5m, from 1s to 24h; the directory goes with --dir"
+                )
+            };
             let time = settings::period(one).map_err(|_| expected())?;
             (Duration::from_secs(1)..=LONGEST).contains(&time).then_some(time).ok_or_else(expected)?
         }

@@ -252,12 +252,8 @@ impl HeapReader {
             into.examples.extend(counted.examples);
             into.examples.truncate(EXAMPLES);
         }
-        let group = |((class, place), Counted { count, bytes, examples }): ((String, u32), Counted)| HeapGroup {
-            class,
-            at: places[place as usize].clone(),
-            count,
-            bytes,
-            examples,
+        let group = |((class, place), Counted { count, bytes, examples }): ((String, u32), Counted)| {
+            HeapGroup { class, at: places[place as usize].clone(), count, bytes, examples }
         };
         let mut groups: Vec<HeapGroup> = merged.into_iter().map(group).collect();
         groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| (&a.class, &a.at).cmp(&(&b.class, &b.at))));
@@ -397,7 +393,8 @@ impl HeapReader {
         self.snapshot.objects += 1;
         self.snapshot.bytes = self.snapshot.bytes.saturating_add(bytes);
         let full = self.groups.len() >= MOST_READ;
-        let key = if full && !self.groups.contains_key(&(class, place)) { (0, NOWHERE) } else { (class, place) };
+        let key =
+            if full && !self.groups.contains_key(&(class, place)) { (0, NOWHERE) } else { (class, place) };
         let counted = self.groups.entry(key).or_default();
         counted.count += 1;
         counted.bytes = counted.bytes.saturating_add(bytes);
@@ -499,9 +496,12 @@ fn example(line: &[u8]) -> Option<String> {
 
 /// Hides a word that may be a key: it has a long run of letters and digits.
 fn hidden(word: &str) -> Cow<'_, str> {
-    let runs = word.split(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '+' | '_' | '-'));
+    let runs =
+        word.split(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '+' | '_' | '-'));
     let is_key = |part: &str| {
-        part.len() >= 16 && part.bytes().any(|b| b.is_ascii_digit()) && part.bytes().any(|b| b.is_ascii_alphabetic())
+        part.len() >= 16
+            && part.bytes().any(|b| b.is_ascii_digit())
+            && part.bytes().any(|b| b.is_ascii_alphabetic())
     };
     if runs.into_iter().any(is_key) { Cow::Borrowed(text::MASK) } else { Cow::Borrowed(word) }
 }

@@ -121,9 +121,10 @@ fn leaks(dir: &Path, client: &ControlClient, wish: &LeaksOrder) -> Result<String
     let growth = Growth::all(&before, &after, requests);
     if wish.json {
         let (worker, pid) = (after.worker, after.pid);
-        let report =
-            LeaksReport { worker, pid, seconds, requests, growth, before: &before, after: &after };
-        return serde_json::to_string_pretty(&report).map(|text| text + "\n").map_err(|error| error.to_string());
+        let report = LeaksReport { worker, pid, seconds, requests, growth, before: &before, after: &after };
+        return serde_json::to_string_pretty(&report)
+            .map(|text| text + "\n")
+            .map_err(|error| error.to_string());
     }
     Ok(report(dir, &before, &after, &growth, (seconds, requests), wish))
 }
@@ -234,7 +235,11 @@ fn report(
         out.push_str("The worker served no request meanwhile: what requests leave behind cannot be seen.\n");
     }
     if after.unreadable > 0 {
-        let _ = writeln!(out, "{} lines of the dump could not be read and are not counted.", grouped(after.unreadable));
+        let _ = writeln!(
+            out,
+            "{} lines of the dump could not be read and are not counted.",
+            grouped(after.unreadable)
+        );
     }
     if !growth.is_empty() && !wish.trace {
         out.push_str("`firebrick leaks --trace` adds where they are allocated, and makes the worker slower meanwhile.\n");
@@ -350,14 +355,23 @@ mod tests {
         HeapSnapshot { groups: groups.iter().map(group).collect(), ..HeapSnapshot::default() }
     }
 
-    fn grown(before: &HeapSnapshot, after: &HeapSnapshot, requests: u64) -> Vec<(String, Option<String>, i64)> {
+    fn grown(
+        before: &HeapSnapshot,
+        after: &HeapSnapshot,
+        requests: u64,
+    ) -> Vec<(String, Option<String>, i64)> {
         Growth::all(before, after, requests).into_iter().map(|one| (one.class, one.at, one.count)).collect()
     }
 
     #[test]
     fn only_what_grows_is_named() {
-        let before = heap(&[("String", None, 1_000, 50_000), ("Order", None, 50, 4_000), ("Array", None, 5, 500)]);
-        let after = heap(&[("String", None, 1_500, 1_550_000), ("Order", None, 52, 4_200), ("Array", None, 5, 90_500)]);
+        let before =
+            heap(&[("String", None, 1_000, 50_000), ("Order", None, 50, 4_000), ("Array", None, 5, 500)]);
+        let after = heap(&[
+            ("String", None, 1_500, 1_550_000),
+            ("Order", None, 52, 4_200),
+            ("Array", None, 5, 90_500),
+        ]);
         let expected = [("String".to_owned(), None, 500), ("Array".to_owned(), None, 0)];
         assert_eq!(grown(&before, &after, 500), expected);
         assert_eq!(grown(&before, &before, 500), []);

@@ -2,11 +2,11 @@
 
 mod begin;
 
+use crate::heap as dumps;
 use crate::link::Link;
 use crate::raw::gvl::Gvl;
 use crate::raw::methods::{self, Module};
 use crate::raw::ruby::{self, NIL, Value};
-use crate::heap as dumps;
 use crate::raw::{heap, os, signals};
 use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};

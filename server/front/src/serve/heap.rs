@@ -8,13 +8,13 @@
 use super::snapshot::Snapshotter;
 use control::heap::{HeapLine, HeapReader, HeapSnapshot, HeapWish};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stats::WorkerState;
 use std::io::{PipeReader, Read, pipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
 use wire::heap::HeapOrder;
-use stats::WorkerState;
 use workers::reconciler::Row;
 
 /// How long a worker may take to begin. It reads the order when one of its threads is free, or waits.
@@ -71,7 +71,7 @@ async fn snapshot(
 ) -> Result<HeapSnapshot, String> {
     let shared = snapshotter.shared().ok_or("this server has no app, and no workers")?;
     let rows = snapshotter.processes().await.workers;
-    let row = chosen(&rows, wish, |pid| sys::process::rss_bytes(pid))?;
+    let row = chosen(&rows, wish, sys::process::rss_bytes)?;
     let (reader, writer) = pipe().map_err(|error| format!("there is no pipe for the dump: {error}"))?;
     let order = HeapOrder {
         dump: !wish.without_dump,
@@ -197,16 +197,29 @@ mod tests {
     use workers::PoolIndex;
 
     fn row(index: u32, pid: u32, state: WorkerState) -> Row {
-        let (serial, generation) = (index.into(), 1);
-        Row { index, serial, pool: PoolIndex::default(), generation, pid, state, forked: Instant::now(), restarts: 0 }
+        let (serial, generation) = (index, 1);
+        Row {
+            index,
+            serial,
+            pool: PoolIndex::default(),
+            generation,
+            pid,
+            state,
+            forked: Instant::now(),
+            restarts: 0,
+        }
     }
 
     #[test]
     fn the_worker_that_is_meant() {
-        let rows = [row(0, 10, WorkerState::Ready), row(1, 11, WorkerState::Booting), row(2, 12, WorkerState::Ready)];
+        let rows = [
+            row(0, 10, WorkerState::Ready),
+            row(1, 11, WorkerState::Booting),
+            row(2, 12, WorkerState::Ready),
+        ];
         let choose = |worker, pid| {
             let wish = HeapWish { worker, pid, ..HeapWish::default() };
-            chosen(&rows, &wish, |pid| u64::from(pid)).map(|row| row.pid)
+            chosen(&rows, &wish, u64::from).map(|row| row.pid)
         };
         assert_eq!(choose(None, None), Ok(12), "the one with the most memory");
         assert_eq!((choose(Some(0), None), choose(None, Some(10))), (Ok(10), Ok(10)));
@@ -226,7 +239,10 @@ mod tests {
     fn a_pipe_that_ends_early_is_an_error() {
         for (text, why) in [
             ("", "worker 3 (pid 0): the worker ended before its dump was complete"),
-            ("{\"stopped_us\":1}\n{\"addr", "worker 3 (pid 0): the worker ended before its dump was complete"),
+            (
+                "{\"stopped_us\":1}\n{\"addr",
+                "worker 3 (pid 0): the worker ended before its dump was complete",
+            ),
             ("{\"error\":\"no memory\"}\n", "worker 3 (pid 0): no memory"),
         ] {
             let (reader, mut writer) = pipe().unwrap();

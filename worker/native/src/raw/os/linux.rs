@@ -158,7 +158,8 @@ pub(crate) fn shed_descriptors(keep: RawFd) {
         target.starts_with(b"socket:") || target.starts_with(b"/")
     };
     let open = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
-    let shed: Vec<RawFd> = open.filter(|&fd| ![keep, 2, null.as_raw_fd()].contains(&fd) && sheds(fd)).collect();
+    let shed: Vec<RawFd> =
+        open.filter(|&fd| ![keep, 2, null.as_raw_fd()].contains(&fd) && sheds(fd)).collect();
     for fd in shed {
         // SAFETY: replaces a descriptor; `null` is open. One that has been closed meanwhile, the folder's, becomes another one of `null`.
         unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) };

@@ -19,11 +19,15 @@ mod portable;
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
-pub(crate) use linux::{Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file};
+pub(crate) use linux::{
+    Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file,
+};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
-pub(crate) use portable::{Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file};
+pub(crate) use portable::{
+    Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file,
+};
 
 use super::panics;
 use std::fs::File;
