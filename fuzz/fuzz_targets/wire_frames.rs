@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use wire::times::Times;
 use wire::used::Used;
-use wire::{Frame, FrameKind, frame, request, response, route, traces};
+use wire::{Frame, FrameKind, frame, profile, request, response, route, traces};
 
 fn decode(frame: &Frame<'_>) {
     match frame.header.kind {
@@ -50,6 +50,7 @@ fn decode(frame: &Frame<'_>) {
                 assert_eq!(used.to_bytes()[..], frame.payload[..wire::used::LEN]);
             }
         }
+        FrameKind::Profile => assert!(profile::Records::new(frame.payload).count() <= frame.payload.len()),
         FrameKind::File => drop(frame::file_payload(frame.payload)),
         FrameKind::Offer | FrameKind::Taken => drop(frame::u64_payload(frame.payload)),
         _ => drop(frame::u32_payload(frame.payload)),

@@ -24,7 +24,7 @@ use stats::ReloadWish;
 use crate::arguments::{arguments, values};
 use crate::by_route;
 use crate::foreign;
-use crate::grammar::grammar;
+use crate::grammar::{grammar, only_dir};
 use crate::interruption;
 use crate::leaks;
 use crate::purge;
@@ -143,6 +143,14 @@ pub enum Command {
     Tune(ArgMatches),
     /// Size a fleet.
     Plan(ArgMatches),
+    /// Show where the workers of a running server spend their time.
+    Profile {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        /// The other typed options.
+        given: ArgMatches,
+    },
     Top {
         /// The app's directory, for messages.
         dir: PathBuf,
@@ -372,6 +380,13 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let client =
                 control.ask.clone().map(|address| ControlClient::new(address, control.token.clone()));
             Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
+        }
+        Some(("profile", given)) => {
+            let named = only_dir(given).map(purge::in_dir);
+            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
+            Ok(Command::Profile { dir, client, given: given.clone() })
         }
         Some(("top", given)) => {
             let (dir, client) = running(load(2)?)?;

@@ -42,6 +42,7 @@ fn measuring(name: &str, command: Command) -> Command {
         "bench" => bench::arguments(command),
         "tune" => tuner::arguments(command),
         "plan" => plan::arguments(command),
+        "profile" => profiler::arguments(command),
         "top" => top::arguments(command),
         _ => command,
     }
@@ -51,7 +52,19 @@ fn measuring(name: &str, command: Command) -> Command {
 #[cfg(not(feature = "measuring"))]
 fn measuring(name: &str, command: Command) -> Command {
     let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true).hide(true);
-    if matches!(name, "bench" | "tune" | "plan" | "top") { command.arg(words) } else { command }
+    if matches!(name, "bench" | "tune" | "plan" | "profile" | "top") { command.arg(words) } else { command }
+}
+
+/// Returns the app's folder where it stands in the place of the time of a profile.
+#[cfg(feature = "measuring")]
+pub(crate) fn only_dir(given: &clap::ArgMatches) -> Option<&str> {
+    profiler::only_dir(given)
+}
+
+/// As above.
+#[cfg(not(feature = "measuring"))]
+pub(crate) fn only_dir(_given: &clap::ArgMatches) -> Option<&str> {
+    None
 }
 
 fn own(own: &'static Own) -> Arg {

@@ -69,11 +69,19 @@ fn run() -> ExitCode {
         #[cfg(feature = "measuring")]
         Ok(Command::Plan(given)) => plan::run(&given),
         #[cfg(feature = "measuring")]
+        Ok(Command::Profile { dir, client, given }) => profiler::run(&dir, &client, &given),
+        #[cfg(feature = "measuring")]
         Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
         #[cfg(not(feature = "measuring"))]
-        Ok(Command::Bench(_) | Command::Tune(_) | Command::Plan(_) | Command::Top { .. }) => {
+        Ok(
+            Command::Bench(_)
+            | Command::Tune(_)
+            | Command::Plan(_)
+            | Command::Profile { .. }
+            | Command::Top { .. },
+        ) => {
             output::complain(format_args!(
-                "error: this program was built without bench, tune, plan and top; `make` builds it with them"
+                "error: this program was built without bench, tune, plan, profile and top; `make` builds it with them"
             ));
             ExitCode::from(2)
         }

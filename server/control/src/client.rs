@@ -19,6 +19,8 @@ use std::time::Duration;
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A larger response does not come from a control server. In bytes.
 const MAX_RESPONSE: u64 = 16 << 20;
+/// The most bytes of a document that may be large, such as a profile.
+const MAX_DOCUMENT: u64 = 1 << 30;
 
 /// The reason why there is no response.
 #[derive(Debug)]
@@ -199,6 +201,17 @@ impl ControlClient {
         Ok(text)
     }
 
+    /// Sends an order without content. Returns the document that comes later.
+    ///
+    /// # Errors
+    /// See [`ControlClient::get`].
+    pub(crate) fn document(&self, target: &str) -> Result<String, Error> {
+        let mut text = String::new();
+        let read = self.send(target, &[])?.take(MAX_DOCUMENT).read_to_string(&mut text);
+        read.map_err(|error| self.failed(error))?;
+        Ok(text)
+    }
+
     /// Uses HTTP/1.0, so that the body is not chunked and ends with the connection.
     fn send_post(&self, target: &str, body: &[u8]) -> io::Result<Box<dyn Read>> {
         let (mut stream, host, token): (Box<dyn Duplex>, String, Option<&str>) = match &self.address {
@@ -324,7 +337,7 @@ pub(crate) fn order<T: DeserializeOwned>(
 }
 
 /// Returns the server's own reason, if it has refused the order.
-pub(crate) fn reason(error: &Error, dir: &Path) -> String {
+pub fn reason(error: &Error, dir: &Path) -> String {
     let Error::Refused(status, text) = error else { return explain(error, dir) };
     if matches!(status, 404 | 405) {
         return "the server does not know this order: it runs another version".to_owned();

@@ -3,11 +3,12 @@
 use crate::cache::{PurgeOrder, Purged};
 use crate::heap::{HeapLine, HeapWish};
 use crate::orders::{CheckedPause, Maintenance, OrderError};
+use crate::profile::ProfileOrder;
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ReloadStep,
     ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// The orders of Puma's tools (`pumactl`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,15 @@ pub trait Provider {
 
     /// Starts a new program that takes over. Returns steps and end, as of a reload.
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadStep>;
+
+    /// Has a profile of all workers taken. Returns the channel for its document, which comes when the time is over.
+    ///
+    /// # Errors
+    /// One is being taken, or there is no app.
+    fn profile(
+        &self,
+        order: ProfileOrder,
+    ) -> impl Future<Output = Result<oneshot::Receiver<String>, OrderError>>;
 
     /// Returns the state of the pause.
     fn paused(&self) -> PauseSnapshot;

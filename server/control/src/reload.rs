@@ -11,27 +11,34 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde::Serialize;
 use stats::{ReloadStep, ReloadWish};
 use std::convert::Infallible;
+use std::future::Future as _;
 use std::io::BufRead;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Interval;
 
 /// The interval of the blank lines.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// The body of a response: whole, or line by line.
+/// The body of a response: whole, later, or line by line.
 pub(crate) enum Reply {
     Whole(Full<Bytes>),
+    /// A text that comes later; the end of the channel means that the server is stopping.
+    Later(Option<oneshot::Receiver<String>>, Interval),
     Lines(mpsc::UnboundedReceiver<ReloadStep>, Interval),
     /// The only line has the heap of a worker.
     Heap(mpsc::UnboundedReceiver<HeapLine>, Interval),
 }
 
 impl Reply {
+    pub(crate) fn later(text: oneshot::Receiver<String>) -> Reply {
+        Reply::Later(Some(text), tokio::time::interval(BEAT))
+    }
+
     pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Reply {
         Reply::Lines(lines, tokio::time::interval(BEAT))
     }
@@ -51,6 +58,15 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Reply::Whole(whole) => Pin::new(whole).poll_frame(cx),
+            Reply::Later(text, beat) => {
+                let Some(waiting) = text else { return Poll::Ready(None) };
+                if let Poll::Ready(came) = Pin::new(waiting).poll(cx) {
+                    *text = None;
+                    let came = came.unwrap_or_else(|_| r#"{ "error": "the server is stopping" }"#.to_owned());
+                    return Poll::Ready(Some(Ok(Frame::data(Bytes::from(came + "\n")))));
+                }
+                beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
+            }
             Reply::Lines(lines, beat) => poll_line(lines, beat, cx),
             Reply::Heap(lines, beat) => poll_line(lines, beat, cx),
         }
@@ -59,6 +75,7 @@ impl Body for Reply {
     fn is_end_stream(&self) -> bool {
         match self {
             Reply::Whole(whole) => whole.is_end_stream(),
+            Reply::Later(text, _) => text.is_none(),
             Reply::Lines(..) | Reply::Heap(..) => false,
         }
     }
@@ -66,7 +83,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match self {
             Reply::Whole(whole) => whole.size_hint(),
-            Reply::Lines(..) | Reply::Heap(..) => SizeHint::default(),
+            Reply::Later(..) | Reply::Lines(..) | Reply::Heap(..) => SizeHint::default(),
         }
     }
 }

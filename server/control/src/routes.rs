@@ -6,6 +6,7 @@ use crate::heap::HeapWish;
 use crate::metrics::{self, Format};
 use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
 use crate::page;
+use crate::profile::ProfileOrder;
 use crate::provider::{Provider, PumaCommand};
 use crate::reload::Reply;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -28,7 +29,7 @@ enum Buckets {
     Fine,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Route {
     Index,
     Dashboard,
@@ -53,6 +54,8 @@ enum Route {
     BadHeap,
     Reload(ReloadWish),
     Upgrade,
+    /// A profile, or which parameter of it is wrong.
+    Profile(Result<ProfileOrder, String>),
     /// The state of an interruption.
     Paused,
     Maintenance,
@@ -127,6 +130,7 @@ async fn respond<B: OrderBody, P: Provider>(
     match (&route, &admitted) {
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Heap(wish), Ok(())) => return streamed(Reply::heap(source.provider.heap(wish.clone()))),
+        (Route::Profile(order), Ok(())) => return profile(order.clone(), &source.provider).await,
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
         (Route::ResetRoutes, Ok(())) => source.provider.reset_routes(),
@@ -185,6 +189,26 @@ fn ordered(result: Result<String, (StatusCode, String)>) -> Response<Reply> {
     };
     page::guard(&mut response);
     response.map(Reply::Whole)
+}
+
+/// Has a profile taken. The document comes later; a refusal at once.
+async fn profile<P: Provider>(order: Result<ProfileOrder, String>, provider: &P) -> Response<Reply> {
+    let begun = match order {
+        Ok(_) if !provider.has_figures() => {
+            Err((StatusCode::SERVICE_UNAVAILABLE, "the app is still loading; /status says more".to_owned()))
+        }
+        Ok(order) => provider.profile(order).await.map_err(refused_order),
+        Err(why) => Err(invalid(why)),
+    };
+    match begun {
+        Ok(text) => {
+            let mut response = Response::new(Full::default());
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            page::guard(&mut response);
+            response.map(|_| Reply::later(text))
+        }
+        Err(refusal) => ordered(Err(refusal)),
+    }
 }
 
 fn invalid(why: String) -> (StatusCode, String) {
@@ -328,7 +352,12 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
-        Route::Heap(_) | Route::Reload(_) | Route::Upgrade | Route::Purge | Route::Interruption(_) => {
+        Route::Heap(_)
+        | Route::Reload(_)
+        | Route::Upgrade
+        | Route::Profile(_)
+        | Route::Purge
+        | Route::Interruption(_) => {
             refuse(StatusCode::FORBIDDEN, "not permitted")
         }
         Route::MethodNotAllowed(allowed) => {
@@ -454,6 +483,11 @@ const ENDPOINTS: [Endpoint; 27] = [
         &["/upgrade"],
         "starts the program again beside this one, which hands over to it; a line for each step",
         |_| Route::Upgrade,
+    ),
+    post(
+        &["/profile"],
+        "a profile of all workers: ?seconds=N (10), &hz=N (100), &clock=wall or cpu; it comes when the time is over",
+        |query| Route::Profile(ProfileOrder::read(|name| query.given(name))),
     ),
     Endpoint {
         methods: "GET, HEAD, POST",
@@ -635,8 +669,8 @@ mod tests {
                 assert!(page.contains(&format!("{path}`")) || page.contains(&format!("{path}?")), "{path}");
             }
         }
-        assert_eq!(endpoints()[20]["path"], "/stop, /halt, /restart, /phased-restart");
-        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[20]["method"]), (23, &json!("GET")));
+        assert_eq!(endpoints()[21]["path"], "/stop, /halt, /restart, /phased-restart");
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[21]["method"]), (24, &json!("GET")));
     }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {
@@ -694,6 +728,9 @@ mod tests {
         assert_eq!(post("/heap?worker=1&trace=5&dump=0"), Route::Heap(heap));
         assert_eq!((post("/heap?pid=x"), get("/heap")), (Route::BadHeap, Route::MethodNotAllowed("POST")));
         assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
+        assert_eq!(get("/profile"), Route::MethodNotAllowed("POST"));
+        assert_eq!(post("/profile"), Route::Profile(Ok(ProfileOrder::default())));
+        assert!(matches!(post("/profile?hz=0"), Route::Profile(Err(_))));
     }
 
     #[test]

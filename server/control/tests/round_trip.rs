@@ -151,6 +151,15 @@ impl Provider for Figures {
         }
     }
 
+    async fn profile(
+        &self,
+        _order: control::profile::ProfileOrder,
+    ) -> Result<tokio::sync::oneshot::Receiver<String>, control::orders::OrderError> {
+        let (document, receiver) = tokio::sync::oneshot::channel();
+        let _ = document.send("{}".to_owned());
+        Ok(receiver)
+    }
+
     fn paused(&self) -> PauseSnapshot {
         PauseSnapshot { waiting: 12, state: PauseState::On, ..PauseSnapshot::default() }
     }

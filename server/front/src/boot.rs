@@ -237,6 +237,8 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             | Command::Fewer
             | Command::Leave
             | Command::Trace(..)
+            | Command::BeginProfile(..)
+            | Command::EndProfile(_)
             | Command::Unlink(_)
             | Command::Listening(_) => {}
         }

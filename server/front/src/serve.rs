@@ -13,6 +13,7 @@ mod interruptions;
 mod lifecycle;
 mod logs;
 mod observer;
+mod profile;
 mod reload;
 mod server;
 mod snapshot;

@@ -59,5 +59,6 @@ pub use process::{ExitStatus, ReleaseId};
 pub use queue::{ClassIndex, ClassShare, Dispatch, PoolIndex, Serial};
 pub use rack::Rack;
 pub use shared::Shared;
+pub use wire::profile::Clock;
 pub use wire::scoreboard::{Busy, Serving, Slot};
 pub use wire::traces::Trace;

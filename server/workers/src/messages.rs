@@ -111,6 +111,8 @@ pub(crate) enum SupervisorMessage {
     Withdrawn { serial: Serial, count: usize },
     /// The backtraces of a worker's threads, as requested.
     Traces { serial: Serial, traces: Vec<Trace> },
+    /// A part of the profile that `order` has ordered; `last`: there is no more.
+    Profile { serial: Serial, order: u32, records: Vec<u8>, last: bool },
     /// A request of link `link` may take until `until_us`, in microseconds of the monotonic clock.
     Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
     /// The PSS of a worker, in bytes.

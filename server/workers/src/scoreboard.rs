@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering::SeqCst, fence};
-use wire::scoreboard::{Layout, Slot, withdrawn_at};
+use wire::profile::Order;
+use wire::scoreboard::{Layout, PROFILE, Slot, withdrawn_at};
 
 /// The slots of all workers.
 #[derive(Debug)]
@@ -47,6 +48,13 @@ impl Scoreboard {
         // Requires two equal reads: the system copies words in pieces, so a word that changes during the copy
         // may be read as neither value.
         Ok(taken().filter(|first| taken() == Some(*first)))
+    }
+
+    /// Orders the worker in slot `index` to take a profile; `None`: to end it.
+    pub(crate) fn order_profile(&self, index: usize, order: Option<Order>) {
+        let word = order.map_or(0, Order::pack);
+        // The scoreboard is memory of this length, so the write cannot fail.
+        let _ = self.write(index, PROFILE, &word.to_le_bytes());
     }
 
     /// Writes `bytes` at offset `at` of slot `index`.

@@ -14,6 +14,7 @@ mod history;
 mod jobs;
 mod meter;
 mod orders;
+mod profiling;
 mod services;
 mod sizing;
 mod templates;
@@ -36,7 +37,11 @@ use history::History;
 use jobs::Jobs;
 use meter::Meter;
 use orders::Followers;
-pub use orders::{AppFacts, BootError, Command, Follower, Notice, Options, Processes, ReleaseReader};
+pub use orders::{
+    AppFacts, BootError, Command, Follower, Notice, Options, PROFILE_GRACE, Processes, ProfileWish,
+    ReleaseReader,
+};
+use profiling::Profiling;
 use queue::{Dispatch, PassReason, PoolIndex, Serial};
 use settings::Settings;
 use sizing::Sampler;
@@ -97,6 +102,7 @@ struct Subjects {
     orphans: Orphans,
     collections: Collections,
     jobs: Jobs,
+    profiling: Option<Profiling>,
 }
 
 impl Supervisor {
@@ -146,6 +152,7 @@ impl Supervisor {
                 orphans: Orphans::new(now),
                 collections: Collections::default(),
                 jobs: Jobs::default(),
+                profiling: None,
             },
             outbox: Outbox::default(),
         })
@@ -274,6 +281,8 @@ impl Supervisor {
                 return;
             }
             Command::Trace(serial, reply) => return self.trace(serial, reply),
+            Command::BeginProfile(wish, reply) => return self.begin_profile(wish, reply),
+            Command::EndProfile(reply) => return self.end_profile(reply),
             Command::ForkService(order) => return self.fork_service(order),
             Command::Listening(addresses) => {
                 let receives = self.reconciler.source().starts_server;
@@ -319,6 +328,9 @@ impl Supervisor {
             SupervisorMessage::TemplatesMeasured(pss) => {
                 self.subjects.sampler.templates_measured(pss, Instant::now());
             }
+            SupervisorMessage::Profile { serial, order, records, last } => {
+                self.profiled(serial, order, &records, last);
+            }
             SupervisorMessage::Cleared { serial, served } => self.cleared(serial, served),
             SupervisorMessage::Kept { serial, .. }
             | SupervisorMessage::Withdrawn { serial, .. }
@@ -352,6 +364,7 @@ impl Supervisor {
         let ours: Vec<u32> = templates.chain(rows.iter().map(|row| row.pid)).collect();
         self.subjects.orphans.reap(&ours, now);
         self.ask_slow_templates(now);
+        self.check_profile(now);
         for row in rows.iter().filter(|row| row.state != WorkerState::Booting) {
             self.check_worker(row, now);
         }

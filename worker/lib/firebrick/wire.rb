@@ -42,6 +42,7 @@ module Firebrick
       HELLO = 0x91
       ROUTE = 0x92
       USED = 0x93
+      PROFILE = 0x98
     end
 
     # Flags of frames.
@@ -51,6 +52,7 @@ module Firebrick
       MADE = 0x01
       STREAM = 0x02
       FD = 0x80
+      LAST = 0x01
     end
 
     # Capabilities in HELLO.
@@ -67,6 +69,7 @@ module Firebrick
       REQUESTS = 0
       FAILURES = 8
       THREADS = 16
+      PROFILE = 56
     end
 
     # Limits of TRACES.
@@ -80,6 +83,11 @@ module Firebrick
     module Route
       MOST = 1_000
       LONGEST = 200
+    end
+
+    # Records of PROFILE.
+    module Profile
+      LACKS = 0x08
     end
 
     # First words of messages from the front.

@@ -99,10 +99,14 @@ module Firebrick
       Thread.new { loop { answer(Native.signals) } }.name = "firebrick: backtraces"
     end
 
-    # asked:: has the bits of the signals that have come, and bit 0 for heap dumps
+    # asked:: has the bits of the signals that have come, bit 0 for a heap dump, and bit 32 for samples of a profile
     def answer(asked)
+      Native.sample if asked[32] == 1
       Heap.answer if asked[0] == 1
-      send_traces if asked[Signal.list[TRACE]] == 1
+      if asked[Signal.list[TRACE]] == 1
+        Native.profile
+        send_traces
+      end
       dump if asked[Signal.list[DUMP]] == 1
     end
 

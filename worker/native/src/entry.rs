@@ -12,7 +12,7 @@ use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
 use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{self, Worker, worker};
-use crate::{body, collection, emit, fibers, guest, head, links, names, queries, serve, waiting};
+use crate::{body, collection, emit, fibers, guest, head, links, names, profile, queries, serve, waiting};
 use begin::{attach, prepare, start};
 use wire::FrameKind;
 
@@ -37,6 +37,8 @@ pub(crate) fn define(module: &Module) {
     module.define(c"traces", send_traces);
     module.define(c"take_signals", take_signals);
     module.define(c"signals", asked_by_signals);
+    module.define(c"profile", obey_profile);
+    module.define(c"sample", take_samples);
     module.define(c"abandon", abandon);
     module.define(c"promotion", promotion);
     module.define(c"retire", retire);
@@ -198,6 +200,18 @@ fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
+/// Begins or ends a profile, as the front has ordered.
+fn obey_profile(gvl: &mut Gvl) -> Value {
+    profile::obey(gvl);
+    NIL
+}
+
+/// Takes the samples of a profile that are due.
+fn take_samples(gvl: &mut Gvl) -> Value {
+    profile::take(gvl);
+    NIL
+}
+
 fn serve_main(gvl: &mut Gvl) -> Value {
     serve::serve(gvl, 0);
     NIL
@@ -209,6 +223,7 @@ fn abandon(gvl: &mut Gvl) -> Value {
         fibers::abandon(gvl);
         guest::abandon(gvl);
         signals::close();
+        profile::abandon(gvl);
     }
     NIL
 }
@@ -216,6 +231,7 @@ fn abandon(gvl: &mut Gvl) -> Value {
 /// Returns the socket of the template to be forked, or nil, when serving is over. Stops the native threads, which would hinder the
 /// fork.
 fn promotion(gvl: &mut Gvl) -> Value {
+    profile::finish(gvl);
     match worker(gvl, |w| w.promotion.take()) {
         Some(fd) => {
             worker::stop_watchdogs(gvl);

@@ -15,7 +15,7 @@ use crate::raw::ruby::{self, Jump, Value};
 use crate::worker::place::place;
 use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, routes, waiting};
+use crate::{body, emit, env, head, profile, routes, waiting};
 use std::os::fd::RawFd;
 use wire::request::{Request, asks_to_measure};
 
@@ -48,6 +48,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
         // After this the request is no longer registered.
         blocking::check(gvl, task.thread, Some(task), now_us);
     }
+    profile::ended(gvl, task, now_us.saturating_sub(started_us));
     task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
     // With fibers every stretch of a measured request would cost readings.

@@ -11,8 +11,8 @@
 //!    threads wait in `guest.rs`.
 //! 5. `job.rs` takes one request from its frame to its END: `env.rs` builds its env, `head.rs`, `body.rs`, `chunks.rs` and `loan.rs` its
 //!    response, `emit.rs` the frames; `routes.rs` finds the name of its route, `queries.rs` counts those of the database.
-//! 6. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls, `heap.rs` those for heap
-//!    dumps.
+//! 6. `profile.rs` takes profiles, while the front orders them; `heap.rs` has the methods for heap dumps.
+//! 7. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls.
 
 mod body;
 mod chunks;
@@ -32,10 +32,12 @@ mod loan;
 mod names;
 mod outbox;
 mod pace;
+mod profile;
 mod queries;
 mod raw;
 mod routes;
 mod scoreboard;
+mod seat;
 mod serve;
 mod stretch;
 mod ticket;

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{Release, SeqCst},
+    Ordering::{Acquire, Release, SeqCst},
     fence,
 };
 use wire::scoreboard::{
-    BLOCKED_US, BLOCKING_CALLS, COMPUTING, FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at,
-    withdrawn_at,
+    BLOCKED_US, BLOCKING_CALLS, COMPUTING, FAILURES, PROFILE, REQUESTS, SERVING, Serving, THREADS, link_at,
+    thread_at, withdrawn_at,
 };
 
 /// One worker's slot.
@@ -73,6 +73,28 @@ impl Scoreboard {
         let at = thread_at(self.links, thread);
         self.put(at + 8, now_us);
         self.put(at, Serving { link, id }.pack());
+    }
+
+    /// Returns the request that a thread is serving, as one word and the time since when; zeros when it serves none.
+    pub(crate) fn serving(self, thread: usize) -> (u64, u64) {
+        let at = thread_at(self.links, thread) / 8;
+        let word = |at: usize| self.words.get(at).map_or(0, |word| word.load(Acquire));
+        (word(at), word(at + 1))
+    }
+
+    /// Returns the front's order to take a profile.
+    pub(crate) fn ordered_profile(self) -> u64 {
+        self.words.get(PROFILE / 8).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// Returns the number of requests that fibers serve.
+    pub(crate) fn served_by_fibers(self) -> u64 {
+        self.words.get(SERVING / 8).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// Returns the number of requests finished.
+    pub(crate) fn finished(self) -> u64 {
+        self.words.get(REQUESTS / 8).map_or(0, |word| word.load(Acquire))
     }
 
     /// Records that no fiber runs on a thread.

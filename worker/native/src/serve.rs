@@ -16,7 +16,7 @@ use crate::raw::ruby::{self, Value};
 use crate::worker::place::place;
 use crate::worker::task::{CURRENT, Task};
 use crate::worker::{Step, worker};
-use crate::{collection, job, links};
+use crate::{collection, job, links, profile};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -26,6 +26,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     CURRENT.set(Some(task));
     task.thread.ruby.set(Value::current_thread(gvl));
     gvl_wait::attach(gvl, &task.thread.gvl_wait);
+    profile::attach(task.thread);
     tell(gvl, names().thread_started);
     if worker(gvl, |w| w.options.fibers > 0) {
         fiber_loop::serve(gvl, task);
@@ -33,6 +34,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
         panics::persist(|| serve_in_turn(gvl, task));
     }
     tell(gvl, names().thread_ended);
+    profile::detach(task.thread);
     // A thread killed by the app is replaced, to keep the number of threads.
     if worker(gvl, |w| w.thread_ends(task.thread.index)) {
         links::again(gvl, task.thread.index);

@@ -10,6 +10,7 @@ use crate::vitals::Vitals;
 use control::cache::{PurgeOrder, Purged};
 use control::heap::{HeapLine, HeapWish};
 use control::orders::{self, OrderError};
+use control::profile::ProfileOrder;
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// The delay before the signal of an order, so that the client gets its response first.
 const ANSWERED: Duration = Duration::from_millis(100);
@@ -219,6 +220,10 @@ impl Provider for Observer {
             pause: observed.interruptions.paused(),
             maintenance: observed.interruptions.maintenance(),
         }
+    }
+
+    async fn profile(&self, order: ProfileOrder) -> Result<oneshot::Receiver<String>, OrderError> {
+        self.snapshotter().await.profile(order, &self.0.dir).await
     }
 
     fn paused(&self) -> PauseSnapshot {

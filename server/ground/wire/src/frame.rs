@@ -15,6 +15,8 @@ pub mod flag {
     pub const END: u8 = 0x01;
     /// The app broke off, and the body is incomplete (END).
     pub const FAILED: u8 = 0x01;
+    /// The profile is complete (PROFILE).
+    pub const LAST: u8 = 0x01;
     /// The file was created for this response and has no name (FILE).
     pub const MADE: u8 = 0x01;
     /// The rest of the body comes from the descriptor (RESPONSE, with `FD`).
@@ -105,6 +107,8 @@ kinds! {
     Route = 0x92,
     /// Worker to front: what the request has used, before the end of its response.
     Used = 0x93,
+    /// Worker to front: a part of the profile of this worker.
+    Profile = 0x98,
 }
 
 impl FrameKind {

@@ -15,6 +15,7 @@ pub mod frame;
 pub mod heap;
 pub mod hello;
 pub mod names;
+pub mod profile;
 pub mod request;
 pub mod response;
 pub mod route;

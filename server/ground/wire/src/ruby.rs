@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::frame::{self, FrameKind, flag};
-use crate::{hello, names, route, scoreboard, template, times, traces};
+use crate::{hello, names, profile, route, scoreboard, template, times, traces};
 
 /// `END` is a keyword of Ruby.
 fn name(name: &str) -> String {
@@ -55,6 +55,7 @@ module Firebrick
         ("MADE", flag::MADE),
         ("STREAM", flag::STREAM),
         ("FD", flag::FD),
+        ("LAST", flag::LAST),
     ];
     let bytes = |(name, byte): (&str, u8)| (name.to_owned(), format!("{byte:#04x}"));
     module(&mut out, "Flags of frames.", "Flag", flags.map(bytes));
@@ -68,6 +69,7 @@ module Firebrick
         ("REQUESTS", scoreboard::REQUESTS),
         ("FAILURES", scoreboard::FAILURES),
         ("THREADS", scoreboard::THREADS),
+        ("PROFILE", scoreboard::PROFILE),
     ];
     module(&mut out, "Bytes and offsets of a scoreboard slot.", "Slot", slot.map(sizes));
     let limits = [
@@ -78,6 +80,7 @@ module Firebrick
     module(&mut out, "Limits of TRACES.", "Traces", limits.map(sizes));
     let limits = [("MOST", usize::from(route::MOST)), ("LONGEST", route::LONGEST)];
     module(&mut out, "Limits of ROUTE.", "Route", limits.map(sizes));
+    module(&mut out, "Records of PROFILE.", "Profile", [bytes(("LACKS", profile::LACKS))]);
     for (words, about) in template::ALL.iter().zip([
         "First words of messages from the front.",
         "First words of messages to the front.",

@@ -19,6 +19,8 @@ pub const BLOCKING_CALLS: usize = 32;
 pub const BLOCKED_US: usize = 40;
 /// The offset of the threads whose fiber loops are computing: one bit for each of the first 64.
 pub const COMPUTING: usize = 48;
+/// The offset of the order to take a profile ([`crate::profile::Order`]). The front writes it.
+pub const PROFILE: usize = 56;
 
 const BUSY: u64 = 1 << 63;
 
@@ -45,8 +47,8 @@ pub const fn link_at(link: usize) -> usize {
     HEADER + LINK * link
 }
 
-/// Returns the offset of the number of requests of link `link` that the front has withdrawn. This is the only
-/// word that the front writes.
+/// Returns the offset of the number of requests of link `link` that the front has withdrawn. The front
+/// writes this word.
 pub const fn withdrawn_at(link: usize) -> usize {
     link_at(link) + 8
 }

@@ -160,6 +160,15 @@ impl Link {
                 let traces = wire::traces::decode(payload)?;
                 owner.report(SupervisorMessage::Traces { serial, traces });
             }
+            FrameKind::Profile => {
+                let last = frame.header.flags & flag::LAST != 0;
+                owner.report(SupervisorMessage::Profile {
+                    serial,
+                    order: id,
+                    records: payload.to_vec(),
+                    last,
+                });
+            }
             FrameKind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
             FrameKind::Resumed => settled.resumed += 1,
             FrameKind::Route => self.named(frame)?,

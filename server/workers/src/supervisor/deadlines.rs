@@ -117,7 +117,7 @@ impl Supervisor {
         self.ask_traces(serial);
     }
 
-    fn ask_traces(&self, serial: Serial) {
+    pub(super) fn ask_traces(&self, serial: Serial) {
         let pid = self.reconciler.rows().find(|row| row.serial == serial).map(|row| row.pid);
         if let Some(pid) = pid {
             self.signal(serial, self.reconciler.signal_by(serial), pid, WorkerSignal::Traces);

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use wire::profile::Clock;
 use wire::traces::Trace;
 
 /// The configuration of a pool.
@@ -120,10 +121,25 @@ pub enum Command {
     Unlink(Vec<PathBuf>),
     /// Fork a process for a service of the app from the template of the code in force.
     ForkService(ServiceOrder),
+    /// Begin a profile of all workers. The reply is an error if one is being taken, or if no worker can take one.
+    BeginProfile(ProfileWish, oneshot::Sender<Result<(), String>>),
+    /// End the profile. The parts of the workers come when all have sent theirs, or after [`PROFILE_GRACE`].
+    EndProfile(oneshot::Sender<Vec<profile::Part>>),
     /// Ask a worker for the backtraces of its threads. The worker replies when its main thread gets the GVL,
     /// which may never happen.
     Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
+
+/// How a profile is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileWish {
+    /// Samples per second.
+    pub hz: u16,
+    pub clock: Clock,
+}
+
+/// The longest time for which the end of a profile waits for workers.
+pub const PROFILE_GRACE: Duration = Duration::from_secs(2);
 
 /// A notice from a running pool to the front.
 #[derive(Debug)]

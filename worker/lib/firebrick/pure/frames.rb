@@ -45,6 +45,12 @@ module Firebrick
         bytes.getbyte(at) | (bytes.getbyte(at + 1) << 8) | (bytes.getbyte(at + 2) << 16) | (bytes.getbyte(at + 3) << 24)
       end
 
+      # Encodes PROFILE with the only record that this worker has: what it lacks.
+      def no_profile(order)
+        lacks = "it runs the worker in plain Ruby (#{RUBY_ENGINE}), and profiles need CRuby with the native part"
+        frame(Wire::Frame::PROFILE, order, [Wire::Profile::LACKS, lacks.bytesize].pack("CC") << lacks, Wire::Flag::LAST)
+      end
+
       # Encodes TRACES. Each trace is a link, an id and lines.
       def traces(list)
         room = Wire::Traces::MOST_BYTES

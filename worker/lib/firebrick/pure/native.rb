@@ -45,8 +45,7 @@ module Firebrick
         board = Pure::Scoreboard.new(file, index, slot_len, links.length)
         transports = links.map { |link| link.is_a?(Integer) ? transport(link) : link }
         options = Pure::Options.new(*shape.first(2), *@options.values_at(:max_head, :rack3))
-        @worker = Pure::Worker.new(@app, @base, options, transports, board)
-        @worker.start
+        (@worker = Pure::Worker.new(@app, @base, options, transports, board)).start
       end
 
       def serve
@@ -63,6 +62,11 @@ module Firebrick
 
       def traces(list)
         @worker&.tell_later(Pure::Frames.traces(list))
+      end
+
+      # Answers the front's order to take a profile: this worker cannot.
+      def profile
+        @worker&.refuse_profile
       end
 
       # Traps signals that request backtraces. A trap runs on the main thread, which serves nothing here.

@@ -100,6 +100,11 @@ module Firebrick
         @slot.put(REQUESTS, @requests += 1)
       end
 
+      # Returns the number of the front's order to take a profile; 0 if there is none.
+      def ordered_profile
+        (@slot.get(PROFILE) >> 32) & 0xffff_ffff
+      end
+
       def close
         @slot.close
       end

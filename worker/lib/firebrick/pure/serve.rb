@@ -79,6 +79,12 @@ module Firebrick
         @events << frame
       end
 
+      # Answers an order to take a profile.
+      def refuse_profile
+        order = @scoreboard.ordered_profile
+        tell_later(Frames.no_profile(order)) unless order.zero?
+      end
+
       # Lists the requests whose response has not ended: for each its thread, the number of its link, its id there.
       def serving
         unfinished = @serving.compact.reject { |exchange| exchange.response.ended? }

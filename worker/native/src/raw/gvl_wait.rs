@@ -48,9 +48,14 @@ impl GvlWait {
         self.watched.store(false, Relaxed);
     }
 
+    /// Returns whether the thread waits for the GVL now, while [`watch_all`] is on; `None` when Ruby does not report it.
+    pub(crate) fn waits(&self) -> Option<bool> {
+        api().map(|_| self.ready_ns.load(Relaxed) != 0)
+    }
+
     #[inline]
     fn record(&self, event: u32) {
-        if !self.watched.load(Relaxed) {
+        if !self.watched.load(Relaxed) && !ALL.load(Relaxed) {
             return;
         }
         if event == READY {
@@ -62,6 +67,14 @@ impl GvlWait {
             }
         }
     }
+}
+
+/// All threads are watched, not only those whose requests are measured.
+static ALL: AtomicBool = AtomicBool::new(false);
+
+/// Watches all threads, or only those whose requests are measured.
+pub(crate) fn watch_all(watch: bool) {
+    ALL.store(watch, Relaxed);
 }
 
 /// `rb_internal_thread_event_data_t` since 3.3; empty before.

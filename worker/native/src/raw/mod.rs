@@ -27,6 +27,7 @@ pub(crate) mod os;
 pub(crate) mod panics;
 pub(crate) mod poller;
 pub(crate) mod ruby;
+pub(crate) mod sampling;
 pub(crate) mod signals;
 pub(crate) mod slice;
 pub(crate) mod slots;

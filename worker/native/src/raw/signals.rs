@@ -62,12 +62,19 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
-/// The bit of [`ask`], which no signal has.
-const ASKED: u64 = 1;
+/// A reason of [`ask`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked {
+    /// A heap dump has been ordered.
+    HeapDump = 0,
+    /// A sample of a profile is due.
+    Sample = 32,
+}
 
-/// Makes [`asked`] return, with bit 0 set: something else than a signal waits to be carried out. Does nothing before [`take`].
-pub(crate) fn ask() {
-    CAME.fetch_or(ASKED, SeqCst);
+/// Makes [`asked`] return, with the bit of the reason set. No signal has such a bit: 0 is none, and C
+/// libraries keep 32 for themselves. Does nothing before [`take`].
+pub(crate) fn ask(why: Asked) {
+    CAME.fetch_or(1 << why as u32, SeqCst);
     BELL.get().into_iter().for_each(Wakeup::wake);
 }
 

@@ -32,6 +32,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub(crate) use timer::Timer;
+pub(super) use timer::take_signal;
 
 /// Signals per slice: a fiber that gets this many in a row has used up its slice.
 const SIGNALS: u32 = 2;
@@ -201,7 +202,7 @@ mod timer {
     const SHORTEST_US: u64 = 1000;
 
     /// Installs `handler` for a real-time signal that is not in use. Neither an app's `trap` nor profilers use these.
-    pub(super) fn take_signal(handler: extern "C" fn(c_int)) -> Option<c_int> {
+    pub(in super::super) fn take_signal(handler: extern "C" fn(c_int)) -> Option<c_int> {
         (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| {
             // SAFETY: all zero is a valid sigaction; the handler has the type that is called without SA_SIGINFO.
             unsafe {
@@ -268,7 +269,7 @@ mod timer {
     use std::ffi::c_int;
     use std::io;
 
-    pub(super) fn take_signal(_handler: extern "C" fn(c_int)) -> Option<c_int> {
+    pub(in super::super) fn take_signal(_handler: extern "C" fn(c_int)) -> Option<c_int> {
         None
     }
 

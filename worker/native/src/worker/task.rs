@@ -126,6 +126,8 @@ pub(crate) struct Task {
     shares_process: Cell<bool>,
     /// The number of the request's route ([`crate::routes`]); 0: none.
     pub(crate) route: Cell<u16>,
+    /// The request ([`Task::request`]) that has a number in a profile, and that number.
+    pub(crate) profiled: Cell<(u64, u32)>,
     /// The queries of the database so far, their time in microseconds, and when the current one began; 0: there is none.
     pub(crate) queries: Cell<u32>,
     pub(crate) queries_us: Cell<u64>,
@@ -221,6 +223,7 @@ impl Task {
             gauge_used: Cell::new(Gauge::default()),
             shares_process: Cell::new(false),
             route: Cell::new(0),
+            profiled: Cell::new((0, 0)),
             queries: Cell::new(0),
             queries_us: Cell::new(0),
             query_from_us: Cell::new(0),

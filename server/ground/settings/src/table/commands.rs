@@ -408,6 +408,12 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[],
     },
     Command {
+        name: "profile",
+        doc: "Show where the workers of the server in DIR spend their time: a flame graph, and the hottest methods and lines",
+        options: RUNNING,
+        arguments: &[],
+    },
+    Command {
         name: "top",
         doc: "Show live statistics of the server running in DIR",
         options: RUNNING,

@@ -92,6 +92,16 @@ pub(crate) fn process_us() -> u64 {
     clock_us(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Returns the number and the clock of the calling thread, by which others can observe it; `None` where the system has none.
+pub(crate) fn this_thread() -> Option<(i32, libc::clockid_t)> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: no arguments.
+    let number = unsafe { libc::gettid() };
+    #[cfg(not(target_os = "linux"))]
+    let number = 0;
+    thread_clock().map(|clock| (number, clock))
+}
+
 /// The times of a thread, readable from other threads.
 pub(crate) struct ThreadView {
     clock: Option<libc::clockid_t>,
@@ -124,7 +134,7 @@ impl ThreadView {
 }
 
 #[inline]
-fn clock_us(id: libc::clockid_t) -> u64 {
+pub(crate) fn clock_us(id: libc::clockid_t) -> u64 {
     let time = clock(id);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }

@@ -55,6 +55,8 @@ pub(crate) struct Strand {
     pub(crate) away: Cell<u32>,
     /// The working directory outside of these blocks: a descriptor, or -1.
     pub(crate) home: Cell<RawFd>,
+    /// Its place in a profile while it does not run: when the loop entered it last, the number of the profile, and the node.
+    pub(crate) profiled: Cell<(u64, u32, u32)>,
     /// The depth of nested `Firebrick.unsliced` blocks, in which it is not pre-empted.
     pub(crate) unsliced: Cell<u32>,
 }
@@ -94,6 +96,7 @@ impl Strand {
             alarms: Cell::new(Vec::new()),
             away: Cell::new(0),
             home: Cell::new(-1),
+            profiled: Cell::new((0, 0, 0)),
             unsliced: Cell::new(0),
         }
     }

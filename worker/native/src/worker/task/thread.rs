@@ -10,6 +10,7 @@ use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::Wakeup;
 use crate::raw::ruby::{self, NIL};
 use crate::raw::slots::RootSlot;
+use crate::seat::Seat;
 use crate::stretch::Stretch;
 use crate::worker::place::{Place, place};
 use std::cell::Cell;
@@ -60,6 +61,8 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
+    /// Its place in profiles.
+    pub(crate) seat: Seat,
     /// Its last request was slow, so the next one is measured.
     pub(crate) slow: Cell<bool>,
     /// The strand that its loop of fibers has entered.
@@ -127,6 +130,7 @@ impl ServingThread {
             called: AtomicBool::new(false),
             killed: Cell::new(false),
             gvl_wait: GvlWait::new(),
+            seat: Seat::new(),
             slow: Cell::new(false),
             running: Cell::new(None),
             stretch: Stretch::new(),
