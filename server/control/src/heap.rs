@@ -26,7 +26,7 @@ const EXAMPLE: usize = 60;
 /// The longest chain of classes that is followed to a name.
 const CHAIN: usize = 64;
 
-/// What is asked of a worker, as the query of `POST /heap`.
+/// The wishes of a client about a worker's heap, as the query of `POST /heap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeapWish {
     /// The number of the worker; `None`: the one with the most memory.
@@ -162,7 +162,7 @@ struct Counted {
     examples: Vec<String>,
 }
 
-/// What is left out of a long line.
+/// The mark of an omission in a long line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Skip {
     Nothing,

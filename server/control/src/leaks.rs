@@ -173,7 +173,7 @@ impl Growth {
             };
             let ((count_before, bytes_before), (count_after, bytes_after)) =
                 (of_class(&classes_before), of_class(&classes));
-            // What has only taken the place of older objects of its class, does not grow.
+            // Objects that have only taken the place of older ones of their class do not grow.
             let count = (signed(group.count) - signed(count)).min(count_after - count_before);
             let bytes = (signed(group.bytes) - signed(bytes)).min(bytes_after - bytes_before);
             all.extend(Growth::of(group, count, bytes, requests));

@@ -357,9 +357,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         | Route::Upgrade
         | Route::Profile(_)
         | Route::Purge
-        | Route::Interruption(_) => {
-            refuse(StatusCode::FORBIDDEN, "not permitted")
-        }
+        | Route::Interruption(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
             let mut response =
                 refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is understood here"));
@@ -397,7 +395,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 27] = [
+const ENDPOINTS: [Endpoint; 28] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \

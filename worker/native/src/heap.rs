@@ -36,7 +36,7 @@ pub(crate) fn asked(gvl: &Gvl, order: HeapOrder, fd: RawFd) {
         kept
     });
     if kept {
-        signals::ask(signals::Asked::HeapDump);
+        signals::ask(signals::PendingWork::HeapDump);
     } else {
         os::close(fd);
     }

@@ -389,7 +389,7 @@ fn send(gvl: &Gvl, flags: u8) {
 
 /// Wakes the Ruby thread that answers signals, for [`take`].
 fn wake_ruby() {
-    signals::ask(signals::Asked::Sample);
+    signals::ask(signals::PendingWork::Sample);
 }
 
 /// Returns whether ticks count processor time.

@@ -134,7 +134,7 @@ fn listed(rows: &[Row]) -> String {
     if all.is_empty() { "there are none now".to_owned() } else { format!("there are {}", all.join(", ")) }
 }
 
-/// Reads the pipe to its end. `first` is told when the first bytes have come.
+/// Reads the pipe to its end. `first` is sent when the first bytes have come.
 fn read(
     mut pipe: PipeReader,
     (pid, index): (u32, u32),

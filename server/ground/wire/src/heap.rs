@@ -10,7 +10,7 @@ const DUMP: u32 = 0x01;
 /// `trace_s` counts.
 const TRACE: u32 = 0x02;
 
-/// What a worker is to write into the pipe that comes with the frame.
+/// The order about what a worker writes into the pipe that comes with the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapOrder {
     /// Whether to fork a process that writes a dump.

@@ -1,4 +1,4 @@
-//! What the allocator of the process holds from the system, and how much of it is in use.
+//! The memory that the allocator of the process holds from the system, and how much of it is in use.
 //!
 //! jemalloc is asked if it is loaded (`rack.allocator`), as `mallctl` is then in the process, otherwise glibc. Both functions are looked up at
 //! run time: `mallinfo2` came with glibc 2.33, and neither is in other C libraries.

@@ -62,19 +62,19 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
-/// A reason of [`ask`].
+/// The work that waits for the thread of [`asked`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Asked {
+pub(crate) enum PendingWork {
     /// A heap dump has been ordered.
     HeapDump = 0,
     /// A sample of a profile is due.
     Sample = 32,
 }
 
-/// Makes [`asked`] return, with the bit of the reason set. No signal has such a bit: 0 is none, and C
+/// Makes [`asked`] return, with the bit of the work set. No signal has such a bit: 0 is none, and C
 /// libraries keep 32 for themselves. Does nothing before [`take`].
-pub(crate) fn ask(why: Asked) {
-    CAME.fetch_or(1 << why as u32, SeqCst);
+pub(crate) fn ask(work: PendingWork) {
+    CAME.fetch_or(1 << work as u32, SeqCst);
     BELL.get().into_iter().for_each(Wakeup::wake);
 }
 

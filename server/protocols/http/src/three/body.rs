@@ -5,7 +5,7 @@
 //! and nothing of a file; when memory is scarce, at most one chunk.
 
 use super::client::StreamClient;
-use super::file::{FileReader, SLICE};
+use super::file::{FileReader, SLICE, Unsendable};
 use crate::context::ThreadShared;
 use crate::delivery::{DeliveryState, Watch, interval};
 use crate::message::{COUNTED, DeclaredLength, Sent};
@@ -25,10 +25,6 @@ use std::task::{Context, Poll, ready};
 const GATHER: usize = 64 << 10;
 /// Smaller chunks are joined.
 pub(super) const SMALL: usize = 8 << 10;
-
-/// The rest of the body cannot be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unsendable;
 
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a mut SendStream,

@@ -1,7 +1,8 @@
 //! Serves one request: from its head to the acknowledgement of the response's last byte.
 
-use super::body::{SMALL, Sender, Unsendable};
+use super::body::{SMALL, Sender};
 use super::client::{StreamClient, refusal};
+use super::file::Unsendable;
 use super::hub::{Hub, Waits, number};
 use super::receiving::{Receiving, Stopped};
 use super::tunnel;

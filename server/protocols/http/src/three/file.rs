@@ -3,7 +3,6 @@
 //! Why: a stream that waits for its client must hold no part of the file. Cached data is read into the thread's buffer, and QUIC copies what it
 //! takes. Other data is read on a blocking thread.
 
-use super::body::Unsendable;
 use bytes::Bytes;
 use handler::FileRegion;
 use net::memory::{self, Level, MemoryClass, Reserved};
@@ -18,6 +17,10 @@ use sys::file::read_cached;
 pub(super) const SLICE: usize = 64 << 10;
 /// Bytes of the next read after QUIC has taken less than was read, and of reads from a disk when memory is scarce.
 const LITTLE: usize = 4 << 10;
+
+/// The rest of a response cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unsendable;
 
 /// A part of a file that is being sent.
 pub(super) struct FileReader {

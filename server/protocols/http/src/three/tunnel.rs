@@ -6,8 +6,9 @@
 //! 3. When the far end breaks off, or the client resets the stream, both ends are closed (H3_REQUEST_CANCELLED, RFC 9220 section 3).
 //! 4. When the far end takes no more bytes, none are read from the client, and what the far end has sent is still delivered.
 
-use super::body::{Sender, Unsendable};
+use super::body::Sender;
 use super::client::StreamClient;
+use super::file::Unsendable;
 use crate::context::ThreadShared;
 use crate::message::Sent;
 use fieldcode::Flood;

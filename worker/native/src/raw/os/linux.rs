@@ -161,7 +161,8 @@ pub(crate) fn shed_descriptors(keep: RawFd) {
     let shed: Vec<RawFd> =
         open.filter(|&fd| ![keep, 2, null.as_raw_fd()].contains(&fd) && sheds(fd)).collect();
     for fd in shed {
-        // SAFETY: replaces a descriptor; `null` is open. One that has been closed meanwhile, the folder's, becomes another one of `null`.
+        // SAFETY: replaces a descriptor; `null` is open. The folder's descriptor has been closed meanwhile and
+        // becomes another one of `null`.
         unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }
 }
