@@ -409,7 +409,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "profile",
-        doc: "Show where the workers of the server in DIR spend their time: a flame graph, and the hottest methods and lines",
+        doc: "Show where the workers of the server in DIR spend their time: hottest lines, flame graph",
         options: RUNNING,
         arguments: &[],
     },
