@@ -103,10 +103,7 @@ module Firebrick
     def answer(asked)
       Native.sample if asked[32] == 1
       Heap.answer if asked[0] == 1
-      if asked[Signal.list[TRACE]] == 1
-        Native.profile
-        send_traces
-      end
+      send_traces if asked[Signal.list[TRACE]] == 1
       dump if asked[Signal.list[DUMP]] == 1
     end
 
@@ -118,8 +115,9 @@ module Firebrick
       exit 1
     end
 
-    # Sends the front the backtraces of the serving threads.
+    # Takes up the order of a profile, if there is one, and sends the front the backtraces of the serving threads.
     def send_traces
+      Native.profile
       Native.traces(Native.serving.map { |thread, link, id| [link, id, Exchange.app_lines.of(thread.backtrace.to_a)] })
     rescue StandardError, SystemStackError
       nil
