@@ -185,15 +185,19 @@ class ProfileTest < Case
     assert_operator states["sleep"], :>, 0.2 * states.values.sum, states.to_s
     assert_empty text.lines.grep(/stack is unknown/)
 
-    busy, = under_load(own, "/hot", "/hot", "/hot", "/hash") { profile(own, "--format", "json") }
+    in_hot = ->(taken, wanted) { taken.sum { |stack, state| state == wanted && stack && taken.names(stack).any? { |name| name.end_with?("hot") } } }
+    busy = nil
+    # On a busy machine the C extension may hardly run.
+    3.times do
+      busy, = under_load(own, "/hot", "/hot", "/hot", "/hash", "/hash") { profile(own, "--format", "json") }
+      break if in_hot[busy, "gvl"].positive?
+    end
     # The C extension keeps the GVL, so the others wait.
     hash = busy.sum { |stack, state| state == "runs" && stack && busy.names(stack).any? { |name| name.include?("digest") } }
     assert_operator hash, :>, 0, "the function in C is named"
     assert_empty busy.document["frames"].select { |frame| frame["file"] && frame["name"].match?(/digest|update|sleep/) }, "functions in C have no file"
-    hot = busy.sum { |stack, state| state == "runs" && stack && busy.names(stack).any? { |name| name.end_with?("hot") } }
-    waits = busy.sum { |stack, state| state == "gvl" && stack && busy.names(stack).any? { |name| name.end_with?("hot") } }
-    assert_operator hot, :>, 0
-    assert_operator waits, :>, 0, "the hot method waits for the GVL behind the C extension"
+    assert_operator in_hot[busy, "runs"], :>, 0
+    assert_operator in_hot[busy, "gvl"], :>, 0, "the hot method waits for the GVL behind the C extension"
   end
 
   it "sees the collector, and functions in C that run" do

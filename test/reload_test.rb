@@ -122,7 +122,7 @@ class ReloadTest < Case
 
   it "puts a release in force whole, although the reload that waited for its end fails" do
     firebrick_only
-    own = launch_app(settings: { limits: { max_body: "1KiB" } })
+    own = launch_app(settings: { limits: { max_body: "1KiB" } }, leaves: %w[gate loading])
     body = "x" * 2000
     assert_status 413, post("/", body, to: own)
     File.write(own.path("firebrick.toml"), "[limits]\nmax_body = \"1MiB\"\n[reload]\nwatch = 0\n")
