@@ -185,7 +185,7 @@ class ProfileTest < Case
     assert_operator states["sleep"], :>, 0.2 * states.values.sum, states.to_s
     assert_empty text.lines.grep(/stack is unknown/)
 
-    in_hot = ->(taken, wanted) { taken.sum { |stack, state| state == wanted && stack && taken.names(stack).any? { |name| name.end_with?("hot") } } }
+    in_hot = ->(of, wanted) { of.sum { |stack, state| state == wanted && stack && of.names(stack).any? { |name| name.end_with?("hot") } } }
     busy = nil
     # On a busy machine the C extension may hardly run.
     3.times do
