@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use redis::{Malformed, Parser, Value, ValueSink};
+use redis::{MalformedReply, Parser, Value, ValueSink};
 
 /// The replies, until the bytes are malformed.
-fn replies<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Option<Value>>, Option<Malformed>) {
-    let (mut parser, mut replies, mut sink) = (Parser::default(), Vec::new(), ValueSink::default());
+fn replies<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Option<Value>>, Option<MalformedReply>) {
+    let (mut parser, mut replies, mut sink) = (Parser::new(32 << 20), Vec::new(), ValueSink::default());
     for piece in pieces {
         parser.feed(piece);
         loop {

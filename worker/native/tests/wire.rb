@@ -7,7 +7,7 @@ module Wire
     request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, lend: 0x05, resume: 0x06, promote: 0x07, collect: 0x08, input: 0x09, heap: 0x0c, response: 0x81, body: 0x82, end: 0x83,
     interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a, traces: 0x8b,
     returned: 0x8c, resumed: 0x8d, extend: 0x8e, due: 0x8f, collected: 0x90, hello: 0x91,
-    route: 0x92, used: 0x93, profile: 0x94
+    route: 0x92, used: 0x93, profile: 0x98
   }.freeze
   NAMES = File.read(File.expand_path("../../../server/ground/wire/src/names.rs", __dir__))[/KNOWN: .*?\];/m].scan(/"(.*?)"/)
               .flatten.freeze
