@@ -114,5 +114,5 @@ pub(crate) fn asks_scheduler(_gvl: &Gvl) -> bool {
 
 /// Returns whether fibers of Enumerators cannot wait for other fibers, which is so before Ruby 3.2.
 pub(crate) fn enumerators_stop_the_thread() -> bool {
-    super::slice::symbol(c"rb_fiber_new_storage").is_none()
+    super::os::symbol(c"rb_fiber_new_storage").is_none()
 }

@@ -6,11 +6,12 @@
 //! thread itself.
 
 use super::gvl::Gvl;
+use super::os::symbol;
 use super::panics::contain;
 use super::ruby::{Value, protect};
 use rb_sys::VALUE;
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -100,13 +101,6 @@ enum Storage {
 
 thread_local! {
     static OWN: Cell<Option<&'static GvlWait>> = const { Cell::new(None) };
-}
-
-/// Finds the function of this name in the running Ruby.
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; the search has no side effects.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 static API: OnceLock<Option<Storage>> = OnceLock::new();

@@ -3,6 +3,7 @@
 //! jemalloc is asked if it is loaded (`rack.allocator`), as `mallctl` is then in the process, otherwise glibc. Both functions are looked up at
 //! run time: `mallinfo2` came with glibc 2.33, and neither is in other C libraries.
 
+use super::os::symbol;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 pub(crate) struct MallocFigures {
@@ -33,12 +34,6 @@ struct Mallinfo2 {
 /// Returns the figures; `None` if the allocator does not tell them.
 pub(crate) fn figures() -> Option<MallocFigures> {
     jemalloc().or_else(glibc)
-}
-
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; the handle asks all loaded libraries.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 fn jemalloc() -> Option<MallocFigures> {

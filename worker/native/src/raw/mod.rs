@@ -26,6 +26,7 @@ pub(crate) mod methods;
 pub(crate) mod os;
 pub(crate) mod panics;
 pub(crate) mod poller;
+mod postponed;
 pub(crate) mod ruby;
 pub(crate) mod sampling;
 pub(crate) mod signals;

@@ -1,19 +1,19 @@
 //! The means for profiles that Ruby and the system have: the frames of the calling thread, a call at one of Ruby's safe points, the state of
 //! other threads.
 //!
-//! Relies on `rb_profile_frames`, on the events of the collector, and on postponed jobs, which are looked up at run time as in [`super::slice`]:
-//! since Ruby 3.3 any thread may ask for one, and Ruby runs it on the thread that has the GVL. Before that a job must be asked for by the
-//! thread that is to run it, so it gets a signal, and only while it computes: a signal ends waits of the app's.
+//! Relies on `rb_profile_frames`, on the events of the collector, and on postponed jobs ([`super::postponed`]). Before Ruby 3.3 the thread that is
+//! to run a job gets a signal, and only while it computes: a signal ends waits of the app's.
 //!
 //! Contract:
 //! 1. The handler of the signal asks for a job only while its thread has the GVL, and does nothing else.
 //! 2. No memory of Ruby's is read without the GVL. The state of a thread comes from the kernel.
 
 use super::gvl::{self, Gvl, enter};
+use super::postponed::PostponedJob;
 use super::ruby::Value;
-use super::slice::{symbol, take_signal};
+use super::slice::take_signal;
 use rb_sys::VALUE;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
@@ -21,50 +21,19 @@ use std::sync::OnceLock;
 /// The most frames of a stack that are looked at, from the innermost on.
 const DEEPEST: usize = 2_048;
 
-type Job = unsafe extern "C" fn(*mut c_void);
-type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
-type Trigger = unsafe extern "C" fn(c_uint);
-type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
-type HasGvl = unsafe extern "C" fn() -> c_int;
-
-/// How a job is asked for.
-#[derive(Clone, Copy)]
-enum Ask {
-    /// From any thread.
-    Anywhere(Trigger, c_uint),
-    /// By the thread that is to run it, which gets this signal.
-    BySignal(c_int),
-}
-
 static JOB: OnceLock<fn(&mut Gvl)> = OnceLock::new();
-static REGISTER: OnceLock<(Register, HasGvl)> = OnceLock::new();
-static ASK: OnceLock<Option<Ask>> = OnceLock::new();
+static POSTPONED: OnceLock<Option<PostponedJob>> = OnceLock::new();
+/// The signal that makes a thread request the job, where only that thread may.
+static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
 
 /// Registers `job` with Ruby, once. Returns whether jobs can be asked for.
 pub(crate) fn prepare(_gvl: &Gvl, job: fn(&mut Gvl)) -> bool {
     JOB.get_or_init(|| job);
-    ASK.get_or_init(find).is_some()
-}
-
-fn find() -> Option<Ask> {
-    // SAFETY: the functions have these types in debug.h and thread.c.
-    unsafe {
-        if let (Some(preregister), Some(trigger)) =
-            (symbol(c"rb_postponed_job_preregister"), symbol(c"rb_postponed_job_trigger"))
-        {
-            let preregister = std::mem::transmute::<*mut c_void, Preregister>(preregister);
-            let handle = preregister(0, run, std::ptr::null_mut());
-            let trigger = std::mem::transmute::<*mut c_void, Trigger>(trigger);
-            return (handle != c_uint::MAX).then_some(Ask::Anywhere(trigger, handle));
-        }
-        let register = symbol(c"rb_postponed_job_register_one")?;
-        let has_gvl = symbol(c"ruby_thread_has_gvl_p")?;
-        let _ = REGISTER.set((
-            std::mem::transmute::<*mut c_void, Register>(register),
-            std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
-        ));
+    match POSTPONED.get_or_init(|| PostponedJob::new(run)) {
+        None => false,
+        Some(PostponedJob::Anywhere(..)) => true,
+        Some(PostponedJob::ByItsThread(..)) => SIGNAL.get_or_init(|| take_signal(handler)).is_some(),
     }
-    take_signal(handler).map(Ask::BySignal)
 }
 
 unsafe extern "C" fn run(_data: *mut c_void) {
@@ -75,27 +44,22 @@ unsafe extern "C" fn run(_data: *mut c_void) {
 }
 
 extern "C" fn handler(_signal: c_int) {
-    let Some((register, has_gvl)) = REGISTER.get() else { return };
-    // SAFETY: both are made for signal handlers.
-    unsafe {
-        if has_gvl() != 0 {
-            register(0, run, std::ptr::null_mut());
-        }
+    if let Some(Some(postponed)) = POSTPONED.get() {
+        postponed.request_here();
     }
 }
 
-/// Asks for the job, where any thread may.
+/// Requests the job, where any thread may.
 pub(crate) fn ask() {
-    if let Some(Some(Ask::Anywhere(trigger, handle))) = ASK.get() {
-        // SAFETY: made for signal handlers and for threads that are not Ruby's.
-        unsafe { trigger(*handle) };
+    if let Some(Some(postponed)) = POSTPONED.get() {
+        postponed.request();
     }
 }
 
-/// Makes a thread that computes ask for the job, where only it may.
+/// Makes a thread that computes request the job, where only that thread may.
 pub(crate) fn ask_of(thread: i32) {
     #[cfg(target_os = "linux")]
-    if let Some(Some(Ask::BySignal(signal))) = ASK.get() {
+    if let Some(Some(signal)) = SIGNAL.get() {
         // SAFETY: no pointers. A thread that has ended gets nothing.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, *signal) };
     }

@@ -11,8 +11,7 @@
 //! thread where it would also switch threads. The job that the caller has given does the rest.
 //!
 //! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and
-//! Ruby's postponed jobs, which are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and
-//! `_trigger`, before `rb_postponed_job_register_one` and `ruby_thread_has_gvl_p`. Checked with Ruby 3.1
+//! Ruby's postponed jobs ([`super::postponed`]). Checked with Ruby 3.1
 //! (`script/test-in` runs the same test with another release's Ruby). Without one of these there are no
 //! slices: the log says so once, and a fiber that computes keeps its thread. Off by `rack.fiber_slice =
 //! "off"`. Test: `worker/native/tests/preempt_test.rb`.
@@ -25,8 +24,9 @@
 //! 4. A forked child has no timers, so it gets no signals.
 
 use super::gvl::{Gvl, enter};
+use super::postponed::PostponedJob;
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -51,23 +51,8 @@ thread_local! {
     static OWN: Cell<Option<&'static Slices>> = const { Cell::new(None) };
 }
 
-type Job = unsafe extern "C" fn(*mut c_void);
-type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
-type Trigger = unsafe extern "C" fn(c_uint);
-type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
-type HasGvl = unsafe extern "C" fn() -> c_int;
-
-/// How a job is requested from Ruby.
-#[derive(Clone, Copy)]
-enum Ask {
-    /// Since Ruby 3.3.
-    Trigger(Trigger, c_uint),
-    /// Before Ruby 3.3. The second function tells whether the thread has the GVL.
-    Register(Register, HasGvl),
-}
-
-/// How a job is requested; set once. The library cannot ask for one while this is empty or `None`.
-static ASK: OnceLock<Option<Ask>> = OnceLock::new();
+/// The job; set once. None can be requested while this is empty or `None`.
+static POSTPONED: OnceLock<Option<PostponedJob>> = OnceLock::new();
 
 /// The function that the job calls; [`prepare`] sets it once.
 static JOB: OnceLock<fn(&mut Gvl)> = OnceLock::new();
@@ -75,50 +60,22 @@ static JOB: OnceLock<fn(&mut Gvl)> = OnceLock::new();
 /// The number of the signal; set once.
 static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
 
-/// Finds the function of this name in the running Ruby.
-pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; the search has no side effects.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
-
 /// Registers `job` with Ruby, once: both slices and [`ask_from_elsewhere`] request it.
 pub(crate) fn prepare(job: fn(&mut Gvl)) {
     JOB.get_or_init(|| job);
-    ask();
+    postponed();
 }
 
 /// Requests the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only
 /// since Ruby 3.3.
 pub(crate) fn ask_from_elsewhere() {
-    if let Some(Some(Ask::Trigger(trigger, handle))) = ASK.get() {
-        // SAFETY: made for signal handlers and for threads that are not Ruby's.
-        unsafe { trigger(*handle) };
+    if let Some(Some(postponed)) = POSTPONED.get() {
+        postponed.request();
     }
 }
 
-fn ask() -> Option<Ask> {
-    *ASK.get_or_init(find)
-}
-
-fn find() -> Option<Ask> {
-    // SAFETY: the functions have these types in debug.h and thread.c.
-    unsafe {
-        if let (Some(preregister), Some(trigger)) =
-            (symbol(c"rb_postponed_job_preregister"), symbol(c"rb_postponed_job_trigger"))
-        {
-            let preregister = std::mem::transmute::<*mut c_void, Preregister>(preregister);
-            let handle = preregister(0, job, std::ptr::null_mut());
-            let trigger = std::mem::transmute::<*mut c_void, Trigger>(trigger);
-            return (handle != c_uint::MAX).then_some(Ask::Trigger(trigger, handle));
-        }
-        let (register, has_gvl) =
-            (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
-        Some(Ask::Register(
-            std::mem::transmute::<*mut c_void, Register>(register),
-            std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
-        ))
-    }
+fn postponed() -> Option<PostponedJob> {
+    *POSTPONED.get_or_init(|| PostponedJob::new(job))
 }
 
 extern "C" fn handler(_signal: c_int) {
@@ -131,19 +88,9 @@ extern "C" fn handler(_signal: c_int) {
     if slices.signals.fetch_add(1, Relaxed) + 1 < SIGNALS {
         return;
     }
-    let Some(Some(ask)) = ASK.get() else { return };
+    let Some(Some(postponed)) = POSTPONED.get() else { return };
     slices.over.store(true, Relaxed);
-    // SAFETY: both are made for signal handlers.
-    unsafe {
-        match *ask {
-            Ask::Trigger(trigger, handle) => trigger(handle),
-            Ask::Register(register, has_gvl) => {
-                if has_gvl() != 0 {
-                    register(0, job, std::ptr::null_mut());
-                }
-            }
-        }
-    }
+    postponed.request_here();
 }
 
 unsafe extern "C" fn job(_data: *mut c_void) {
@@ -174,7 +121,7 @@ impl Slices {
     /// # Errors
     /// As timer_create(2); `Unsupported`: this Ruby or system cannot do it.
     pub(crate) fn begin(&self, us: u64) -> io::Result<Timer> {
-        let signal = *SIGNAL.get_or_init(|| ask().and_then(|_| timer::take_signal(handler)));
+        let signal = *SIGNAL.get_or_init(|| postponed().and_then(|_| timer::take_signal(handler)));
         let Some(signal) = signal else { return Err(io::ErrorKind::Unsupported.into()) };
         Timer::start(signal, us / u64::from(SIGNALS))
     }

@@ -30,6 +30,7 @@ pub(crate) use portable::{
 };
 
 use super::panics;
+use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -131,6 +132,13 @@ impl ThreadView {
         let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
         words.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
     }
+}
+
+/// Finds the function of this name in the running Ruby and the libraries of this process.
+pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string; the search has no side effects.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
 }
 
 #[inline]
