@@ -128,7 +128,10 @@ fn load_with_progress(run: &Run) -> Result<Outcome, String> {
 /// Prints and writes the results, and determines the exit status.
 fn finish(document: &Document, output: &Output, conditions: &[Condition], remarks: &[String]) -> ExitCode {
     let broken = conditions::met(conditions, &document.outcome);
-    if let Err(mistakes) = write_files(document, output, conditions, &broken, remarks) {
+    let written = write_files(output, &|| document.to_json(), &|| text::csv_lines(document), &|| {
+        page::page(document, &limits(conditions), &broken, remarks)
+    });
+    if let Err(mistakes) = written {
         return fail(&mistakes, 1);
     }
     if !output.quiet {
@@ -155,12 +158,15 @@ fn first_error(outcome: &Outcome) -> String {
     most.map(|(text, _)| format!(": {text}")).unwrap_or_default()
 }
 
+/// Writes the files that were asked for.
+///
+/// # Errors
+/// A line for each that cannot be written.
 fn write_files(
-    document: &Document,
     output: &Output,
-    conditions: &[Condition],
-    broken: &[String],
-    remarks: &[String],
+    json: &dyn Fn() -> Result<String, String>,
+    csv: &dyn Fn() -> String,
+    html: &dyn Fn() -> String,
 ) -> Result<(), Vec<String>> {
     let mut mistakes = Vec::new();
     let mut write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| {
@@ -171,9 +177,9 @@ fn write_files(
             .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
         mistakes.extend(written.err());
     };
-    write(&output.json, &|| document.to_json());
-    write(&output.csv, &|| Ok(text::csv_lines(document)));
-    write(&output.html, &|| Ok(page::page(document, &limits(conditions), broken, remarks)));
+    write(&output.json, json);
+    write(&output.csv, &|| Ok(csv()));
+    write(&output.html, &|| Ok(html()));
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 

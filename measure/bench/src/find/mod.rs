@@ -19,7 +19,7 @@ use load::inputs::condition::{Condition, Metric};
 
 use crate::invocation::{Format, Run};
 use crate::objective::Wanted;
-use crate::{fail, print_error, server_stats};
+use crate::{fail, print_error, server_stats, write_files};
 use report::Report;
 use search::{Ending, Search};
 use target::Server;
@@ -66,19 +66,11 @@ pub(crate) fn find(run: &Run, wanted: &Wanted) -> ExitCode {
 
 fn finish(run: &Run, report: &Report) -> ExitCode {
     let output = &run.output;
-    let mut mistakes = Vec::new();
-    let mut write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| {
-        let Some(path) = path else { return };
-        let written = text()
-            .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
-        mistakes.extend(written.err());
-    };
     let broken: Vec<String> =
         run.conditions.iter().filter_map(|condition| verdict(condition, report)).collect();
-    write(&output.json, &|| report.to_json());
-    write(&output.csv, &|| Ok(text::csv(report)));
-    write(&output.html, &|| Ok(page::page(report, &broken)));
-    if !mistakes.is_empty() {
+    let written =
+        write_files(output, &|| report.to_json(), &|| text::csv(report), &|| page::page(report, &broken));
+    if let Err(mistakes) = written {
         return fail(&mistakes, 1);
     }
     if !output.quiet {
