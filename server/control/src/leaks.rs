@@ -12,7 +12,6 @@ use crate::table::{grid, mib, span};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::BufRead;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -131,22 +130,18 @@ fn leaks(dir: &Path, client: &ControlClient, wish: &LeaksOrder) -> Result<String
 
 /// Asks for a snapshot, and waits for it.
 fn take(dir: &Path, client: &ControlClient, target: &str) -> Result<HeapSnapshot, String> {
-    let lines = client.post(target).map_err(|error| match error {
+    let text = client.document(target).map_err(|error| match error {
         Error::Refused(..) => reason(&error, dir),
         _ => explain(&error, dir),
     })?;
-    let stranger = |why: String| Error::NotControl(client.address().clone(), why).to_string();
-    for line in lines.lines() {
-        let line = line.map_err(|error| Error::Io(client.address().clone(), error).to_string())?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        return match serde_json::from_str(&line).map_err(|error| stranger(error.to_string()))? {
-            HeapLine::Heap(heap) => Ok(*heap),
-            HeapLine::Failed(why) => Err(why),
-        };
+    if text.trim().is_empty() {
+        return Err("the server ended before the dump was complete".to_owned());
     }
-    Err("the server ended before the dump was complete".to_owned())
+    match serde_json::from_str(text.trim()) {
+        Ok(HeapLine::Heap(heap)) => Ok(*heap),
+        Ok(HeapLine::Failed(why)) => Err(why),
+        Err(error) => Err(Error::NotControl(client.address().clone(), error.to_string()).to_string()),
+    }
 }
 
 impl Growth {

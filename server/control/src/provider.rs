@@ -1,7 +1,7 @@
 //! The source of the routes' figures.
 
 use crate::cache::{PurgeOrder, Purged};
-use crate::heap::{HeapLine, HeapWish};
+use crate::heap::HeapWish;
 use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::profile::ProfileOrder;
 use stats::{
@@ -53,9 +53,8 @@ pub trait Provider {
     /// Forgets the figures of all routes.
     fn reset_routes(&self);
 
-    /// Makes a worker describe its heap. The last line is the snapshot, or the reason why there is none. The
-    /// worker goes on in any case.
-    fn heap(&self, wish: HeapWish) -> mpsc::UnboundedReceiver<HeapLine>;
+    /// Makes a worker describe its heap. Returns the channel for the text of a [`HeapLine`](crate::heap::HeapLine). The worker goes on in any case.
+    fn heap(&self, wish: HeapWish) -> oneshot::Receiver<String>;
 
     /// Returns what the cache keeps, with at most `limit` routes and resources; `None` if it is off.
     fn cache(&self, limit: usize) -> Option<CacheReport>;

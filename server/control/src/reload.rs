@@ -5,10 +5,8 @@
 //! the client reports that the outcome is unknown.
 
 use crate::client::{ControlClient, Error, explain};
-use crate::heap::HeapLine;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use serde::Serialize;
 use stats::{ReloadStep, ReloadWish};
 use std::convert::Infallible;
 use std::future::Future as _;
@@ -30,8 +28,6 @@ pub(crate) enum Reply {
     /// A text that comes later; the end of the channel means that the server is stopping.
     Later(Option<oneshot::Receiver<String>>, Interval),
     Lines(mpsc::UnboundedReceiver<ReloadStep>, Interval),
-    /// The only line has the heap of a worker.
-    Heap(mpsc::UnboundedReceiver<HeapLine>, Interval),
 }
 
 impl Reply {
@@ -41,10 +37,6 @@ impl Reply {
 
     pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Reply {
         Reply::Lines(lines, tokio::time::interval(BEAT))
-    }
-
-    pub(crate) fn heap(lines: mpsc::UnboundedReceiver<HeapLine>) -> Reply {
-        Reply::Heap(lines, tokio::time::interval(BEAT))
     }
 }
 
@@ -67,8 +59,16 @@ impl Body for Reply {
                 }
                 beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
             }
-            Reply::Lines(lines, beat) => poll_line(lines, beat, cx),
-            Reply::Heap(lines, beat) => poll_line(lines, beat, cx),
+            Reply::Lines(lines, beat) => {
+                if let Poll::Ready(line) = lines.poll_recv(cx) {
+                    return Poll::Ready(line.map(|line| {
+                        let mut text = serde_json::to_string(&line).unwrap_or_default();
+                        text.push('\n');
+                        Ok(Frame::data(Bytes::from(text)))
+                    }));
+                }
+                beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
+            }
         }
     }
 
@@ -76,32 +76,16 @@ impl Body for Reply {
         match self {
             Reply::Whole(whole) => whole.is_end_stream(),
             Reply::Later(text, _) => text.is_none(),
-            Reply::Lines(..) | Reply::Heap(..) => false,
+            Reply::Lines(..) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Reply::Whole(whole) => whole.size_hint(),
-            Reply::Later(..) | Reply::Lines(..) | Reply::Heap(..) => SizeHint::default(),
+            Reply::Later(..) | Reply::Lines(..) => SizeHint::default(),
         }
     }
-}
-
-/// Returns the next line, or a blank one when it is time for that.
-fn poll_line<T: Serialize>(
-    lines: &mut mpsc::UnboundedReceiver<T>,
-    beat: &mut Interval,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-    if let Poll::Ready(line) = lines.poll_recv(cx) {
-        return Poll::Ready(line.map(|line| {
-            let mut text = serde_json::to_string(&line).unwrap_or_default();
-            text.push('\n');
-            Ok(Frame::data(Bytes::from(text)))
-        }));
-    }
-    beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
 }
 
 /// Runs `firebrick reload` for the app in `dir`: prints each step. Returns 0 if the requested code serves, else 1.

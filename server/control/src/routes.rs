@@ -129,7 +129,7 @@ async fn respond<B: OrderBody, P: Provider>(
     let admitted = gate.map_or(Ok(()), |gate| admit(gate, &head, &route));
     match (&route, &admitted) {
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
-        (Route::Heap(wish), Ok(())) => return streamed(Reply::heap(source.provider.heap(wish.clone()))),
+        (Route::Heap(wish), Ok(())) => return streamed(Reply::later(source.provider.heap(wish.clone()))),
         (Route::Profile(order), Ok(())) => return profile(order.clone(), &source.provider).await,
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),

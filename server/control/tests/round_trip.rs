@@ -84,10 +84,10 @@ impl Provider for Figures {
         RoutesSnapshot { since: SystemTime::UNIX_EPOCH, taken_at: SystemTime::now(), limit: 200, routes }
     }
 
-    fn heap(&self, wish: control::heap::HeapWish) -> mpsc::UnboundedReceiver<control::heap::HeapLine> {
-        let (lines, receiver) = mpsc::unbounded_channel();
+    fn heap(&self, wish: control::heap::HeapWish) -> oneshot::Receiver<String> {
+        let (line, receiver) = oneshot::channel();
         let heap = control::heap::HeapSnapshot { worker: wish.worker.unwrap_or(9), ..Default::default() };
-        let _ = lines.send(control::heap::HeapLine::Heap(Box::new(heap)));
+        let _ = line.send(serde_json::to_string(&control::heap::HeapLine::Heap(Box::new(heap))).unwrap());
         receiver
     }
 

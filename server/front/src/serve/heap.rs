@@ -13,7 +13,7 @@ use std::io::{PipeReader, Read, pipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use wire::heap::HeapOrder;
 use workers::reconciler::Row;
 
@@ -31,25 +31,26 @@ const PIECE: usize = 64 << 10;
 /// Held while a dump is taken.
 pub(super) type Turn = Arc<Mutex<()>>;
 
-/// Takes a snapshot. The last line is the result. `snapshotter`: `None` before the app is loaded.
+/// Takes a snapshot. Returns the channel for the text of a [`HeapLine`]. `snapshotter`: `None` before the app is loaded.
 pub(super) fn describe(
     snapshotter: Option<&Snapshotter>,
     turn: &Turn,
     wish: HeapWish,
-) -> mpsc::UnboundedReceiver<HeapLine> {
-    let (lines, receiver) = mpsc::unbounded_channel();
+) -> oneshot::Receiver<String> {
+    let (mut line, receiver) = oneshot::channel();
     let (snapshotter, turn) = (snapshotter.cloned(), turn.clone());
     net::task::spawn_local(async move {
         let result = match (snapshotter, turn.try_lock_owned()) {
             (None, _) => Err("the app is still loading: there are no workers yet".to_owned()),
             (Some(snapshotter), Ok(turn)) => tokio::select! {
                 result = snapshot(&snapshotter, &wish, turn) => result,
-                () = lines.closed() => return,
+                () = line.closed() => return,
             },
             (_, Err(_)) => Err("another dump is being taken: try again when it is done".to_owned()),
         };
+        let result = result.map_or_else(HeapLine::Failed, |heap| HeapLine::Heap(Box::new(heap)));
         // The client may be gone.
-        let _ = lines.send(result.map_or_else(HeapLine::Failed, |heap| HeapLine::Heap(Box::new(heap))));
+        let _ = line.send(serde_json::to_string(&result).unwrap_or_default());
     });
     receiver
 }

@@ -8,7 +8,7 @@ use crate::caching::{self, SharedPurges};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::cache::{PurgeOrder, Purged};
-use control::heap::{HeapLine, HeapWish};
+use control::heap::HeapWish;
 use control::orders::{self, OrderError};
 use control::profile::ProfileOrder;
 use control::{Provider, PumaCommand};
@@ -139,7 +139,7 @@ impl Provider for Observer {
         self.0.snapshotter.get().into_iter().for_each(Snapshotter::reset_routes);
     }
 
-    fn heap(&self, wish: HeapWish) -> mpsc::UnboundedReceiver<HeapLine> {
+    fn heap(&self, wish: HeapWish) -> oneshot::Receiver<String> {
         heap::describe(self.0.snapshotter.get(), &self.0.dump, wish)
     }
 
