@@ -7,6 +7,7 @@
 use crate::content::Content;
 use crate::error_log::ErrorLog;
 use crate::log_file;
+use handler::held::relieve_memory;
 use net::memory::{self, Level, LevelChange, MemoryClass};
 use settings::Settings;
 use stats::{MemoryLevel, MemorySnapshot};
@@ -47,12 +48,14 @@ pub(crate) fn begin(settings: &Settings, log: &Arc<ErrorLog>) {
     follow(settings);
 }
 
-/// Makes what a thread keeps only to save work give way before any client waits for memory.
+/// Makes what a thread keeps only to save work give way before any client waits for memory, and responses of
+/// stalled clients.
 pub(crate) async fn give_back(content: Rc<RefCell<Rc<Content>>>) {
     let mut scarcity = memory::scarcity();
     while scarcity.changed().await.is_ok() {
         let content = content.borrow().clone();
         content.give_back();
+        relieve_memory();
     }
 }
 

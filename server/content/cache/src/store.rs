@@ -23,7 +23,7 @@ use crate::removals::{Moment, Recent, Removals};
 use crate::resource::Resource;
 use crate::storable::{Refusal, Refused};
 use crate::stored::Stored;
-use net::memory::{self, Level, MemoryClass};
+use net::memory::{self, MemoryClass};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::path::Path;
@@ -62,7 +62,7 @@ impl Weighter<Box<[u8]>, Arc<Resource>> for ByBytes {
     }
 }
 
-/// Is told the key of each resource whose responses a request has removed.
+/// Receives the key of each resource whose responses a request has removed.
 type RemovalObserver = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// Counts evictions.
@@ -98,7 +98,7 @@ pub struct Store {
     removals: Arc<Removals>,
     /// When this program began to serve, if it will inherit the kept responses of another program.
     inherits_since: Mutex<Option<Moment>>,
-    /// Hears of each key that is removed, once another program serves.
+    /// Receives each key that is removed, once another program serves.
     successor: OnceLock<RemovalObserver>,
     /// When resources made room for memory last.
     shrunk: Mutex<Option<Instant>>,
@@ -377,9 +377,6 @@ impl Store {
     pub(crate) fn refuse(&self, key: &[u8], refused: Refused, now: Instant) {
         let Refused { why, by_request } = refused;
         self.counts.refused(why);
-        if why == Refusal::Memory && memory::level() >= Level::Waiting {
-            self.shrink(now);
-        }
         if !by_request && !matches!(why, Refusal::Incomplete | Refusal::Invalidated | Refusal::Memory) {
             self.part(key, now);
         }

@@ -13,7 +13,7 @@
 //!    client waits; then it is refused.
 
 use bytes::Bytes;
-use handler::held::{Account, Upload, relieve_memory};
+use handler::held::{Account, Upload};
 use handler::{BodyError, Failure, Incoming};
 use net::memory::{self, Level, MemoryClass, Reserved};
 use std::fs::File;
@@ -166,7 +166,7 @@ async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collecte
     }
 }
 
-/// What happens next to a body.
+/// The next event of a body.
 enum Next {
     Data(Result<Bytes, BodyError>),
     End,
@@ -199,7 +199,6 @@ impl BodyBounds<'_> {
     async fn room(&self, begun: Instant) -> Result<(), Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         while memory::level() >= Level::Waiting {
-            relieve_memory();
             let patience = if begun.elapsed() >= OLD { self.patience.min(OLD_WAIT) } else { self.patience };
             if since.elapsed() >= patience {
                 return Err(Failure::busy(memory::refuse()));

@@ -7,7 +7,6 @@
 //! Contract: after [`wake_when_less_scarce`] the task is woken once, when the level is below
 //! [`Level::Waiting`], within [`CHECKED`] of that. All tasks of a thread share one timer.
 
-use handler::held::relieve_memory;
 use net::memory::{self, Level};
 use net::task::spawn_local;
 use std::cell::RefCell;
@@ -39,12 +38,8 @@ pub(crate) fn wake_when_less_scarce(cx: &Context<'_>) {
 }
 
 async fn wake() {
-    loop {
+    while memory::level() >= Level::Waiting {
         sleep(CHECKED).await;
-        if memory::level() < Level::Waiting {
-            break;
-        }
-        relieve_memory();
     }
     let waiting = WAITING.take();
     waiting.into_values().for_each(Waker::wake);
