@@ -47,6 +47,7 @@ pub struct HeapWish {
 pub enum HeapLine {
     Heap(Box<HeapSnapshot>),
     /// Why there is none.
+    #[serde(alias = "error")]
     Failed(String),
 }
 
@@ -91,7 +92,7 @@ pub struct HeapFigures {
     pub free_slots: u64,
     /// `None`: the allocator does not tell.
     pub allocator: Option<String>,
-    /// What malloc has from the system.
+    /// The memory that malloc has from the system.
     pub malloc_held: Option<u64>,
     /// The part of it that is in use.
     pub malloc_used: Option<u64>,
