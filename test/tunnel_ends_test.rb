@@ -59,7 +59,7 @@ class TunnelEndsTest < TlsCase
     WebSocket::KINDS.fetch(version).new(own, path).tap { |socket| @sockets << socket }
   end
 
-  # What the app has written until its side was full.
+  # The bytes that the app has written until its side was full.
   def written(name)
     wait_until("the app has filled the connection", within: 20) { File.exist?("#{@counts}/#{name}") }
     File.read("#{@counts}/#{name}").to_i
@@ -88,7 +88,7 @@ class TunnelEndsTest < TlsCase
         worker = own.stats["workers"].first["pid"]
         own.signal("TERM")
         assert wait_until("the worker has ended", within: 10) { dead?(worker) }
-        # What the client sends cannot reach the app any more.
+        # Bytes of the client cannot reach the app any more.
         3.times { socket.write("x" * 100) && sleep(0.5) }
         assert_equal count, read_all(socket)
         socket.close

@@ -1,4 +1,4 @@
-//! What `--find` must hold: `p95<200ms`, `mean<=50ms`, `errors<0.1%`.
+//! The objectives of `--find`: `p95<200ms`, `mean<=50ms`, `errors<0.1%`.
 //!
 //! Pure. A failed request counts as slower than every limit, so that a server that refuses its load does not look fast.
 
@@ -9,7 +9,7 @@ use load::inputs::condition::{Condition, Figure, Metric, Operator, View, conditi
 /// The share of failed requests that an objective about the mean allows, if there is none about errors: failures have no time of their own.
 const FAILURES: f64 = 0.01;
 
-/// What to search.
+/// The order of `--find`: the objectives that the rate has to hold, and the time of the search.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// At least one.

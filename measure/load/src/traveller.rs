@@ -146,7 +146,7 @@ impl Traveller {
     /// Checks the response of a step and takes values from it.
     ///
     /// # Errors
-    /// What the step expected and did not get.
+    /// The value that the step expected and did not get.
     pub(crate) fn judge(
         &mut self,
         step: &Step,

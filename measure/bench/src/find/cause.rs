@@ -1,4 +1,5 @@
-//! What ends the rate: findings about the first rate that misses the objectives, and advice that a figure supports.
+//! The causes that end a rate: findings about the first rate that misses the objectives, and advice that a figure
+//! supports.
 //!
 //! Pure. Without figures about a resource nothing is said about it.
 
@@ -154,7 +155,7 @@ fn describe(cause: &mut Cause, shares: Shares, asked: bool, local: bool, outcome
         cause.findings.push("all connections of the load generator were in use (-c)".to_owned());
     }
     if others {
-        // What other programs take says nothing about the server.
+        // The processor time of other programs says nothing about the server.
         return;
     }
     let waits = shares.queue.is_some_and(|queue| queue >= MAIN) || (asked && all_busy);

@@ -26,11 +26,11 @@ pub(crate) struct Report {
     /// The time that the search took.
     pub seconds: f64,
     pub result: Result,
-    /// What one user alone sees.
+    /// The figures of one user alone.
     pub alone: AloneRow,
     /// One per rate, by rising rate.
     pub steps: Vec<StepRow>,
-    /// What ended the rate: sentences about the lowest rate that misses the objectives.
+    /// Sentences about the lowest rate that misses the objectives: why the server holds no more.
     pub findings: Vec<String>,
     pub advice: Vec<String>,
     pub notes: Vec<String>,

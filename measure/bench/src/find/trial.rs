@@ -5,7 +5,7 @@ use load::Outcome;
 use super::evidence::Evidence;
 use crate::document;
 
-/// What one user alone sees.
+/// The rate and the response times that one user alone gets.
 pub(crate) struct Alone {
     /// Responses per second.
     pub rate: f64,
@@ -13,7 +13,7 @@ pub(crate) struct Alone {
     pub evidence: Evidence,
 }
 
-/// What happened in a step, apart from its responses.
+/// The circumstances of a step, apart from its responses.
 pub(crate) struct Trial {
     pub rate: f64,
     pub outcome: Outcome,

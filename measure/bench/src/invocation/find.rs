@@ -1,4 +1,4 @@
-//! `--find`: what to search, and the flags that a search has no use for.
+//! `--find`: reads its objectives and its time, and refuses the flags that a search does not use.
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ pub(crate) struct Run {
     pub place: Where,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
-    /// What to search, instead of one run.
+    /// The search in place of one run (`--find`).
     pub find: Option<Wanted>,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Watch {
     has_until: Instant,
     /// The next value of `has_until`, and the progress at which it is reached.
     next: Option<(Instant, Progress)>,
-    /// What its program may not have read yet. A QUIC stream's own window says that: `None`.
+    /// The bytes that the client's program may not have read yet. `None` for a QUIC stream, whose window says that.
     unread: Option<Unread>,
 }
 

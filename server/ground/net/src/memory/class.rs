@@ -11,7 +11,7 @@ pub enum MemoryClass {
     Responses,
     /// Parts of files that streams of HTTP/3 have read from a disk.
     Streams,
-    /// What QUIC holds: received bytes that no handler has read, and sent bytes that clients have not acknowledged.
+    /// The buffers of QUIC: received bytes that no handler has read, and sent bytes that clients have not acknowledged.
     Quic,
     /// Files in memory: bodies of responses (memfd), and temporary files if their folder is in memory (tmpfs).
     Files,

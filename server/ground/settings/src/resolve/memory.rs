@@ -12,7 +12,7 @@ const PART: u64 = 8;
 
 /// Decides `limits.memory` where the machine does, and checks that the other limits fit into it.
 ///
-/// What does not fit into a written limit is a mistake. What does not fit into a derived one is a warning,
+/// A size that does not fit into a written limit is a mistake; into a derived limit, it is a warning,
 /// because the same settings may run on machines of any size.
 pub(super) fn memory(taker: &Taker<'_>, settings: &mut Settings, facts: &ResolveContext) {
     let cache = settings.cache.memory.unwrap_or(0);

@@ -26,7 +26,7 @@ pub const DEFAULT_BACKLOG: u32 = 4096;
 /// The written form of all sockets of systemd.
 const SYSTEMD: &str = "systemd";
 
-/// What becomes of the other addresses and of the start when systemd passes sockets, or none.
+/// The use of the other addresses, and of the start, when systemd passes sockets, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemdNeed {
     /// Without a socket the server does not start.

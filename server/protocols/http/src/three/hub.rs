@@ -52,7 +52,7 @@ pub(super) struct Hub {
     pub(super) proved: Cell<bool>,
     /// Requests in progress that wait for the client.
     pub(super) waiting: Cell<usize>,
-    /// What QUIC holds. It takes more of the responses when the client has acknowledged some.
+    /// The buffers of QUIC. It takes more of the responses when the client has acknowledged some.
     pub(super) buffers: Buffers,
     /// The part of them that the client program may not have read.
     pub(super) unread: RefCell<Unread>,
