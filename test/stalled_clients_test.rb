@@ -105,6 +105,30 @@ class StalledClientsTest < TlsCase
     end
   end
 
+  # A client that opens a large window again when half of it is read asks for nothing for minutes.
+  it "gives a client of HTTP/2 that has taken a large window the time to read it, which has an end" do
+    own = serve
+    clients = Array.new(2) do
+      client = Http2Client.new(own.address, settings: { 4 => 1 << 20 })
+      @connections << client
+      stream = client.request("/string")
+      client.read_until("the window to be used up") { client.answers[stream].body.bytesize == 1 << 20 }
+      [client, stream]
+    end
+    sleep 2 * SEND
+    client, stream = clients.first
+    client.write(client.window_update(stream, 4_000_000))
+    assert_equal 4_000_000, client.answer(stream).body.bytesize
+    client, stream = clients.last
+    assert_equal :cancel, client.answer(stream).reset
+  end
+
+  it "gives a client of HTTP/3 that has taken a large window the time to read it" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    answer = QuicGo.ask(serve_tls, "/string", "-window", 1 << 20, "-read", 1_000, "-pause", "#{2 * SEND}s").first
+    assert_equal [4_000_000, nil], answer.values_at("length", "error")
+  end
+
   it "gives a client of HTTP/3 all that it reads slowly, although everything has been sent long before" do
     skip "needs Go and quic-go: script/setup test" unless QuicGo.client
     own = serve_tls(keep_alive: 1)

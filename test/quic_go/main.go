@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
 
@@ -69,6 +70,8 @@ func main() {
 	first := flag.Int64("read", -1, "bytes of a body that are read; then hold")
 	rate := flag.Int64("rate", 0, "bytes of a body that are read in a second; 0 for as fast as they come")
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
+	window := flag.Uint64("window", 0, "bytes of a response that the server may send before they are read; 0 for the library's choice")
+	limit := flag.Duration("limit", 50*time.Second, "the time that all requests have")
 	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
 	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, response, or reset")
 	websocket := flag.String("websocket", "", "open a stream of this protocol with an Extended CONNECT, between standard input and output")
@@ -81,8 +84,9 @@ func main() {
 		holdCrowd(*crowd, *stop, flag.Arg(0))
 		return
 	}
-	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	context, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	settings := &quic.Config{InitialStreamReceiveWindow: *window, MaxStreamReceiveWindow: *window}
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, QUICConfig: settings}
+	context, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
 	answers := make([]answer, *count)
 	one := func(at int, method string, url string) {

@@ -24,7 +24,7 @@ module QuicGo
       out, err, status = Open3.capture3("timeout", "60", *command(server, path, *flags))
       raise Minitest::Assertion, "quic-go's client failed: #{err}" unless status.success?
 
-      JSON.parse(out)
+      JSON.parse(out.lines.last)
     end
 
     def command(server, path, *flags)

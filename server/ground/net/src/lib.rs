@@ -24,6 +24,7 @@ mod timers;
 mod tls;
 mod transport;
 mod tunnel;
+mod unread;
 
 pub use backoff::backoff;
 pub use connect::{connect_tcp, dial};
@@ -36,6 +37,7 @@ pub use timers::{Lane, Timer, Timers};
 pub use tls::TlsStream;
 pub use transport::Transport;
 pub use tunnel::{TunnelEnd, tunnel_end};
+pub use unread::Unread;
 
 /// The limit of unsent bytes in the system per client, until the client has shown that it reads. With a
 /// larger limit, a client that reads nothing would cost megabytes, and a slow one would make room for the

@@ -10,8 +10,8 @@
 //! 1. `timeouts.send` is the longest time in which a client may acknowledge nothing of the data sent to it,
 //!    whatever the connection does: sending a response, waiting for one, idle, a tunnel. Then the connection
 //!    is cut and unreceived data is discarded.
-//!    A client over TCP that has taken [`MUCH`] at once may still read it from its system's buffer: it has
-//!    the time for that, at most [`STEPS`] times as long.
+//!    A client that has taken much at once may still read it from its system's buffer or its window: it has
+//!    the time for that ([`Unread`]).
 //! 2. Progress is measured by acknowledged bytes, not by accepted writes. Where the system does not report
 //!    acknowledgements, only a client that leaves no room for a write is timed, and accepted writes count as
 //!    progress.
@@ -24,9 +24,8 @@
 
 use crate::context::ThreadShared;
 use crate::room::RoomState;
-use crate::unread::Unread;
 use crate::unsent::Unsent;
-use net::{Lane, Timer, Transport};
+use net::{Lane, Timer, Transport, Unread};
 use settings::Settings;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -41,10 +40,6 @@ const LEFT_BEHIND: u64 = 16 << 10;
 /// The longest and the shortest interval between two checks.
 const LONGEST: Duration = Duration::from_millis(2_500);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// More than the system of a client takes whose program reads nothing.
-const MUCH: u64 = 256 << 10;
-/// The longest time without an acknowledgement, in units of `timeouts.send`.
-const STEPS: u32 = 5;
 /// How long a client may be slower than `limits.min_download_rate`.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -74,8 +69,8 @@ pub(crate) struct Watch {
     has_until: Instant,
     /// The next value of `has_until`, and the progress at which it is reached.
     next: Option<(Instant, Progress)>,
-    /// The bytes that the client's program may not have read yet. `None` for a QUIC stream, whose window says that.
-    unread: Option<Unread>,
+    /// The bytes that the client's program may not have read yet.
+    unread: Unread,
 }
 
 /// The number of acknowledged bytes; it only grows.
@@ -94,21 +89,21 @@ pub(crate) enum DeliveryState {
 
 impl Watch {
     /// `begun`: when the first unacknowledged byte was written.
-    fn new(progress: Progress, begun: Instant, now: Instant) -> Watch {
+    fn new(progress: Progress, unread: Unread, begun: Instant, now: Instant) -> Watch {
         let measured = (now, progress);
-        Watch { begun, progress, since: now, measured, has_until: begun, next: None, unread: None }
+        Watch { begun, progress, since: now, measured, has_until: begun, next: None, unread }
     }
 
     /// Creates the watch of a connection over TCP whose client has acknowledged `taken` bytes since `begun`.
     fn of_connection(progress: Progress, taken: u64, begun: Instant, now: Instant) -> Watch {
-        let mut unread = Unread::of(MUCH);
+        let mut unread = Unread::of_connection();
         unread.sent(taken, begun);
-        Watch { unread: Some(unread), ..Watch::new(progress, begun, now) }
+        Watch::new(progress, unread, begun, now)
     }
 
     /// Creates the watch of one of several streams. `all`: acknowledged bytes of the whole connection.
-    pub(crate) fn of_stream(progress: Progress, all: Progress, now: Instant) -> Watch {
-        Watch { measured: (now, all), ..Watch::new(progress, now, now) }
+    pub(crate) fn of_stream(progress: Progress, all: Progress, unread: Unread, now: Instant) -> Watch {
+        Watch { measured: (now, all), ..Watch::new(progress, unread, now, now) }
     }
 
     /// Updates `has_until`. `left`: about how many bytes the client has not acknowledged.
@@ -122,12 +117,6 @@ impl Watch {
         }
     }
 
-    /// Returns how long the client may acknowledge nothing.
-    fn patience(&self, send: Duration, now: Instant) -> Duration {
-        let reads = self.unread.as_ref().is_some_and(|unread| unread.is_possible(now));
-        if reads { send.saturating_mul(STEPS) } else { send }
-    }
-
     /// Judges a client that has not acknowledged everything. `all`: acknowledged bytes of the whole
     /// connection, which the rate is based on.
     pub(crate) fn judge(
@@ -138,12 +127,10 @@ impl Watch {
         settings: &Settings,
     ) -> DeliveryState {
         if progress != self.progress {
-            if let Some(unread) = &mut self.unread {
-                unread.sent(progress.saturating_sub(self.progress), now);
-            }
+            self.unread.sent(progress.saturating_sub(self.progress), now);
             (self.progress, self.since) = (progress, now);
         }
-        if now.duration_since(self.since) >= self.patience(settings.timeouts.send, now) {
+        if now.duration_since(self.since) >= self.unread.patience(settings.timeouts.send, now) {
             return DeliveryState::Stalled;
         }
         let (begun, before) = self.measured;
@@ -296,7 +283,10 @@ impl Delivery {
                 // client reads slowly.
                 let now = shared.timers.now();
                 let time = self.watched(|watch| {
-                    watch.patience(send, now).saturating_add(now.saturating_duration_since(watch.begun))
+                    watch
+                        .unread
+                        .patience(send, now)
+                        .saturating_add(now.saturating_duration_since(watch.begun))
                 });
                 return stream.abandon_after(time.unwrap_or(send));
             }
@@ -343,7 +333,7 @@ mod tests {
         settings.timeouts.send = Duration::from_secs(send);
         settings.limits.min_download_rate = rate;
         let start = Instant::now();
-        let mut watch = Watch::new(0, start, start);
+        let mut watch = Watch::new(0, Unread::of_connection(), start, start);
         let at = |second| start + Duration::from_secs(second);
         seen.into_iter()
             .zip(0..)
@@ -358,6 +348,9 @@ mod tests {
         assert_eq!(looks(3, None, [0, 0, 1, 1, 1]), [Receiving; 5]);
         assert_eq!(looks(3, None, [0, 9, 9, 9, 9]), [Receiving, Receiving, Receiving, Receiving, Stalled]);
     }
+
+    /// As in `net::Unread`.
+    const MUCH: u64 = 256 << 10;
 
     #[test]
     fn a_client_that_has_taken_much_has_the_time_to_read_it() {
@@ -405,7 +398,7 @@ mod tests {
     fn what_a_client_has_is_known_by_what_it_takes() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
-        let mut watch = Watch::new(0, start, at(1));
+        let mut watch = Watch::new(0, Unread::of_connection(), start, at(1));
         let mut seen = |progress, left, second| {
             watch.progress = progress;
             watch.follow(left, at(second));

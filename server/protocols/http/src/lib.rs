@@ -25,7 +25,6 @@ mod scarcity;
 pub mod three;
 pub mod two;
 mod unproved;
-mod unread;
 mod unsent;
 mod uploads;
 

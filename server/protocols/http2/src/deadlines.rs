@@ -64,11 +64,12 @@ impl Connection {
 
     fn reset_stalled(&mut self, events: &mut impl FnMut(Event<'_>)) {
         let (now, all_blocked) = (self.now, self.send_window <= 0);
-        let timeout = self.limits.stall_timeout;
         let is_behind = |since: Instant| self.behind.is_some_and(|behind| since > behind);
         let mut stalled = Vec::new();
         for (name, stream) in self.streams.iter_mut() {
             let blocked = stream.wants && (all_blocked || stream.send_window <= 0);
+            stream.unread.sent(std::mem::take(&mut stream.unlooked).into(), now);
+            let timeout = stream.unread.patience(self.limits.stall_timeout, now);
             match stream.stalled {
                 _ if !stream.wants => stream.stalled = None,
                 None if blocked => {

@@ -9,6 +9,7 @@ use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::Flood;
 use fieldcode::{HEADS, Priority, REFUSED};
 use fieldcode::{RequestHead, Section, SectionRefusal};
+use net::Unread;
 
 /// CONTINUATION frames that any section may have.
 const CONTINUATIONS: usize = 8;
@@ -273,6 +274,8 @@ impl Connection {
             left,
             stalled: None,
             sent: 0,
+            unlooked: 0,
+            unread: Unread::of_stream(),
             owed: false,
         })
     }

@@ -270,6 +270,7 @@ impl Connection {
         if let Some(found) = self.streams.get_mut(stream) {
             found.send_window -= size;
             found.sent = found.sent.saturating_add(n as u32);
+            found.unlooked = found.unlooked.saturating_add(n as u32);
         }
         self.budget.earn(Flood::WindowUpdates, UPDATES_PER_DATA);
         self.budget.earn(Flood::Pings, 1);

@@ -2,6 +2,7 @@
 
 use crate::{ErrorCode, StreamId};
 use fieldcode::Priority;
+use net::Unread;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -65,6 +66,9 @@ pub(crate) struct Stream {
     /// Since when its window has been too small, and the bytes sent since.
     pub(crate) stalled: Option<Instant>,
     pub(crate) sent: u32,
+    /// Bytes sent since the last check of deadlines, and the estimate of those before that the client has not read.
+    pub(crate) unlooked: u32,
+    pub(crate) unread: Unread,
     /// When its window became too small, the client had not received all data that filled it.
     pub(crate) owed: bool,
 }
@@ -259,6 +263,8 @@ mod tests {
             left: NO_LENGTH,
             stalled: None,
             sent: 0,
+            unlooked: 0,
+            unread: Unread::of_stream(),
             owed: false,
         }
     }

@@ -58,8 +58,8 @@ section! { Category::Timeouts;
         key: "timeouts.send",
         flags: &[long("send-timeout", "TIME")],
         default: "60s",
-        more: "A client counts as reading while its system acknowledges data, however slowly. Over TCP, a client that has taken 256 KiB \
-               or more may read them at 4 kB/s, for up to five times this time. Data in the send buffer of the server's own \
+        more: "A client counts as reading while its system acknowledges data, however slowly. A client that has taken 256 KiB \
+               or more over TCP, or 576 KiB of one response over HTTP/2 or HTTP/3, may read them at 4 kB/s, for up to five times this time. Data in the send buffer of the server's own \
                system does not count as read. After this time the server aborts the connection, or the HTTP/2 or HTTP/3 stream whose \
                window the client leaves closed, and drops the rest of the response. The same limit applies to tunnels, to connections \
                that wait for another request, and to connections that the server has closed. limits.min_download_rate limits the rate.",

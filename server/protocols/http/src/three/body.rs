@@ -105,7 +105,7 @@ impl Sender<'_> {
             let settings = shared.settings();
             let watched = watch.get_or_insert_with(|| {
                 timer.arm_in(Lane::Write, interval(settings.timeouts.send));
-                Watch::of_stream(*done, client.taken(), shared.timers.now())
+                Watch::of_stream(*done, client.taken(), client.unread(), shared.timers.now())
             });
             if timer.expired(Lane::Write) {
                 if watched.judge(*done, client.taken(), shared.timers.now(), &settings)

@@ -14,7 +14,7 @@ use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http3::Code;
 use http3::qpack::ResponseSection;
-use net::{Lane, Timer};
+use net::{Lane, Timer, Unread};
 use quic::quinn::{SendStream, VarInt};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -47,6 +47,8 @@ pub(super) struct StreamClient {
     departed: RefCell<Pin<Box<dyn Future<Output = ()>>>>,
     /// The resources that the response holds.
     holding: OnceCell<Rc<Holding>>,
+    /// The bytes of the response that the client program may not have read.
+    unread: Cell<Unread>,
 }
 
 #[derive(Default)]
@@ -92,6 +94,7 @@ impl StreamClient {
                 let _ = stopped.await;
             })),
             holding: OnceCell::new(),
+            unread: Cell::new(Unread::of_stream()),
         })
     }
 
@@ -176,10 +179,18 @@ impl StreamClient {
     /// Records that QUIC has accepted `bytes` of the response.
     pub(super) fn took(&self, bytes: usize) {
         self.hub.buffers.take(bytes as u64);
-        self.hub.unread.borrow_mut().sent(bytes as u64, self.hub.shared.timers.recent());
+        let (now, mut unread) = (self.hub.shared.timers.recent(), self.unread.get());
+        self.hub.unread.borrow_mut().sent(bytes as u64, now);
+        unread.sent(bytes as u64, now);
+        self.unread.set(unread);
         if let Some(holding) = self.holding.get() {
-            holding.took(bytes, self.hub.shared.timers.recent());
+            holding.took(bytes, now);
         }
+    }
+
+    /// Returns the estimate of the bytes that the client program has not read.
+    pub(super) fn unread(&self) -> Unread {
+        self.unread.get()
     }
 
     /// Counts resources of the response until the guard is dropped.

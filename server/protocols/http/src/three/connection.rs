@@ -9,13 +9,12 @@ use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, CounterGuard, Open, ThreadShared};
 use crate::message::{ExchangeRecord, Sent};
 use crate::room::RoomState;
-use crate::unread::{SMALL, Unread};
 use fieldcode::{Flood, FloodBudget};
 use handler::{Failure, Handler, Peer};
 use http3::control::{StreamKind, goaway, opening};
 use http3::{Code, Error, UniStream};
 use net::task::spawn_local;
-use net::{Lane, Subnet, Timer};
+use net::{Lane, Subnet, Timer, Unread};
 use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -85,7 +84,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         windows: Windows::default(),
         waited: Notify::new(),
         buffers: Buffers::default(),
-        unread: RefCell::new(Unread::of(SMALL)),
+        unread: RefCell::new(Unread::of_ending()),
         account: OnceCell::new(),
         failure: RefCell::default(),
     });

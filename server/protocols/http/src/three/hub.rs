@@ -5,13 +5,14 @@ use super::priorities::Priorities;
 use super::windows::Windows;
 use crate::context::{self, ThreadShared};
 use crate::room::RoomState;
-use crate::unread::Unread;
 use fieldcode::{Flood, FloodBudget, HEADS};
 use handler::held::Account;
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
 use http3::{Code, Costs};
+use net::Unread;
 use quic::quinn::{Connection, VarInt};
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,28 +1,37 @@
-//! Estimates how long the client program may still read data that its system has acknowledged: [`Unread`].
+//! Estimates how long the client program may still read data that it has received: [`Unread`].
 //!
 //! Why: closing a QUIC connection discards data that the client has acknowledged but its program has not read
 //! (RFC 9000 section 10.2); TCP keeps such data. A slow program would lose the end of a response to
-//! `keep_alive` or to a restart. Over TCP, a program that takes much at once and then pauses, or that has a
-//! large system buffer, acknowledges nothing for a minute or two although it reads on
-//! (`curl --limit-rate`).
+//! `keep_alive` or to a restart. A program that takes much at once and then pauses, that has a large system
+//! buffer, or that opens a large window of HTTP/2 or HTTP/3 again when half of it is read, asks for nothing
+//! for minutes although it reads on (`curl --limit-rate`).
 //!
 //! Contract:
 //! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. Over
 //!    QUIC it gets GOAWAY before that, so a client that has read everything closes at once.
 //! 2. Less than a minimum in total causes no wait.
+//! 3. A client that asks for nothing has [`Unread::patience`]: `timeouts.send`, or [`STEPS`] times as long while
+//!    it may have unread data.
 
 use std::time::{Duration, Instant};
 
 /// The slowest supported reading rate, in bytes per second.
 const PACE: u64 = 4 << 10;
 /// Less than this is read at once.
-pub(crate) const SMALL: u64 = 16 << 10;
+const SMALL: u64 = 16 << 10;
+/// More than the system of a client over TCP takes whose program reads nothing.
+const MUCH: u64 = 256 << 10;
+/// A client that reads 5 kB/s and opens a smaller window again when half of it is read does so within a minute. Most clients have smaller
+/// windows (64 KiB; quic-go: 512 KiB).
+const LARGE_WINDOW: u64 = 576 << 10;
+/// The longest time in which a client asks for nothing, in units of `timeouts.send`.
+const STEPS: u32 = 5;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// An estimate of the bytes that the client program has not read, as if it read at [`PACE`].
-#[derive(Debug)]
-pub(crate) struct Unread {
+#[derive(Debug, Clone, Copy)]
+pub struct Unread {
     /// The bytes at that time.
     left: u64,
     at: Option<Instant>,
@@ -32,13 +41,28 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
+    /// Creates the estimate for a connection whose end discards unread data.
+    pub fn of_ending() -> Unread {
+        Unread::of(SMALL)
+    }
+
+    /// Creates the estimate for a connection over TCP.
+    pub fn of_connection() -> Unread {
+        Unread::of(MUCH)
+    }
+
+    /// Creates the estimate for a stream of HTTP/2 or HTTP/3.
+    pub fn of_stream() -> Unread {
+        Unread::of(LARGE_WINDOW)
+    }
+
     /// Creates an estimate that ignores fewer bytes than `least`.
-    pub(crate) fn of(least: u64) -> Unread {
+    fn of(least: u64) -> Unread {
         Unread { left: 0, at: None, counts: false, least }
     }
 
     /// Records that `bytes` of a response or a tunnel were sent.
-    pub(crate) fn sent(&mut self, bytes: u64, now: Instant) {
+    pub fn sent(&mut self, bytes: u64, now: Instant) {
         let before = self.left(now);
         self.left = (before + bytes).min(PACE * LONGEST.as_secs());
         self.counts = (self.counts && before > 0) || self.left >= self.least;
@@ -46,8 +70,13 @@ impl Unread {
     }
 
     /// Returns whether the client may still have unread data.
-    pub(crate) fn is_possible(&self, now: Instant) -> bool {
+    pub fn is_possible(&self, now: Instant) -> bool {
         self.counts && self.left(now) > 0
+    }
+
+    /// Returns how long the client may ask for nothing. `send`: `timeouts.send`.
+    pub fn patience(&self, send: Duration, now: Instant) -> Duration {
+        if self.is_possible(now) { send.saturating_mul(STEPS) } else { send }
     }
 
     fn left(&self, now: Instant) -> u64 {
@@ -66,7 +95,7 @@ mod tests {
     fn possible(sent: &[(u64, u64)], at: u64) -> bool {
         let start = Instant::now();
         let second = |second| start + Duration::from_secs(second);
-        let mut unread = Unread::of(SMALL);
+        let mut unread = Unread::of_ending();
         sent.iter().for_each(|&(at, bytes)| unread.sent(bytes, second(at)));
         unread.is_possible(second(at))
     }
@@ -94,12 +123,23 @@ mod tests {
         assert!(!possible(&[(0, 1 << 62)], 601), "the time is bounded");
     }
 
+    #[test]
+    fn a_client_that_may_read_has_five_times_the_time() {
+        let (start, send) = (Instant::now(), Duration::from_secs(60));
+        let mut unread = Unread::of_stream();
+        unread.sent(LARGE_WINDOW - 1, start);
+        assert_eq!(unread.patience(send, start), send);
+        unread.sent(1, start);
+        assert_eq!(unread.patience(send, start), 5 * send);
+        assert_eq!(unread.patience(send, start + Duration::from_secs(LARGE_WINDOW / PACE)), send);
+    }
+
     proptest! {
         /// A client that reads at the pace, and the rest in one go, is never cut off.
         #[test]
         fn a_client_at_the_pace_has_its_time(sent in prop::collection::vec((0u64..60, 0u64..1 << 16), 1..40)) {
             let start = Instant::now();
-            let (mut unread, mut left, mut at) = (Unread::of(SMALL), 0u64, 0);
+            let (mut unread, mut left, mut at) = (Unread::of_ending(), 0u64, 0);
             for (wait, bytes) in sent {
                 at += wait;
                 left = left.saturating_sub(wait * PACE) + bytes;
