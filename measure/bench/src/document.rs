@@ -93,7 +93,8 @@ impl Document {
             }
             None => return Err(wrong("it has no format version".to_owned())),
         }
-        serde_json::from_value(value).map_err(|why| wrong(why.to_string()))
+        // From the text again: a second way of reading would double the code of all types in a document.
+        serde_json::from_str(text).map_err(|why| wrong(why.to_string()))
     }
 
     /// Adds another run.

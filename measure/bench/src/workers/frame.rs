@@ -58,7 +58,10 @@ pub(super) fn bounded<T: DeserializeOwned>(from: &mut impl BufRead, longest: u64
     from.take(longest).read_until(b'\n', &mut line)?;
     match line.last() {
         None => Ok(None),
-        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
+        Some(b'\n') => {
+            let text = str::from_utf8(&line).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
+            Ok(Some(serde_json::from_str(text)?))
+        }
         Some(_) if line.len() as u64 == longest => {
             Err(io::Error::new(ErrorKind::InvalidData, format!("a frame of more than {longest} bytes")))
         }

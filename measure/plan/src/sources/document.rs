@@ -11,13 +11,14 @@ use crate::sourced::{SourceFacts, Sourced};
 
 /// Reads a document; messages call it `name`.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<SourceFacts, String> {
-    let value: serde_json::Value =
-        serde_json::from_slice(bytes).map_err(|why| format!("{name} is not JSON: {why}"))?;
+    let no_json = |why: String| format!("{name} is not JSON: {why}");
+    let text = str::from_utf8(bytes).map_err(|why| no_json(why.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|why| no_json(why.to_string()))?;
     let wrong = |why: serde_json::Error| format!("{name} lacks a required field: {why}");
     let kind = value.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     match kind.as_str() {
-        "firebrick bench" => Ok(bench(name, serde_json::from_value(value).map_err(wrong)?)),
-        "firebrick tune" => tune(name, serde_json::from_value(value).map_err(wrong)?),
+        "firebrick bench" => Ok(bench(name, serde_json::from_str(text).map_err(wrong)?)),
+        "firebrick tune" => tune(name, serde_json::from_str(text).map_err(wrong)?),
         "firebrick plan" => Err(format!(
             "{name} is the output of plan; expected its input: the JSON of bench or tune, or an access log"
         )),
