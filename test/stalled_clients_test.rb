@@ -129,6 +129,16 @@ class StalledClientsTest < TlsCase
     assert_equal [4_000_000, nil], answer.values_at("length", "error")
   end
 
+  # A client that reads what it has sends no packets meanwhile, and its window may have no room for any frame of HTTP/3.
+  { "whose window is used up" => %w[/string 4000000], "that has everything" => %w[/some 150000] }.each do |which, (path, length)|
+    it "keeps the connection of a client of HTTP/3 #{which} for longer than its idle time" do
+      skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+      own = serve_tls(send: 5)
+      answer = QuicGo.ask(own, path, "-window", 1 << 20, "-idle", "12s", "-read", 1_000, "-pause", "15s").first
+      assert_equal [Integer(length), nil], answer.values_at("length", "error")
+    end
+  end
+
   it "gives a client of HTTP/3 all that it reads slowly, although everything has been sent long before" do
     skip "needs Go and quic-go: script/setup test" unless QuicGo.client
     own = serve_tls(keep_alive: 1)

@@ -71,6 +71,7 @@ func main() {
 	rate := flag.Int64("rate", 0, "bytes of a body that are read in a second; 0 for as fast as they come")
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
 	window := flag.Uint64("window", 0, "bytes of a response that the server may send before they are read; 0 for the library's choice")
+	idle := flag.Duration("idle", 0, "the time without a packet after which the connection is given up; 0 for the library's choice")
 	limit := flag.Duration("limit", 50*time.Second, "the time that all requests have")
 	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
 	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, response, or reset")
@@ -84,7 +85,7 @@ func main() {
 		holdCrowd(*crowd, *stop, flag.Arg(0))
 		return
 	}
-	settings := &quic.Config{InitialStreamReceiveWindow: *window, MaxStreamReceiveWindow: *window}
+	settings := &quic.Config{InitialStreamReceiveWindow: *window, MaxStreamReceiveWindow: *window, MaxIdleTimeout: *idle}
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, QUICConfig: settings}
 	context, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()

@@ -21,6 +21,9 @@ pub const SEND_WINDOW: u32 = 2 << 20;
 const FIRST_BYTES: u64 = 16 << 10;
 const ALL_FIRST_BYTES: u64 = 8 << 20;
 
+/// Pings in the idle time of a connection.
+const PINGS: u32 = 3;
+
 /// The limits of a connection.
 #[derive(Debug, Clone)]
 pub struct QuicBounds {
@@ -82,6 +85,9 @@ pub fn server_config(
         .receive_window(VarInt::from_u32(SMALL_WINDOW))
         .send_window(u64::from(bounds.send_window))
         .max_idle_timeout(Some(idle))
+        // Both sides of QUIC give up a connection without any packets, usually after half a minute, and neither a slow app nor a client that reads
+        // slowly sends any. A frame of HTTP/3 needs room in a window, which such a client may leave closed; a ping needs none.
+        .keep_alive_interval(Some(bounds.idle / PINGS))
         // Datagrams (RFC 9221) are not used.
         .datagram_receive_buffer_size(None);
     let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token);

@@ -19,9 +19,8 @@ use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -34,12 +33,6 @@ const GRACE: Duration = Duration::from_millis(200);
 const CONTROL: Duration = Duration::from_secs(5);
 /// The interval of checks whether the client of an ending connection is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// The interval of pings while a request is in progress or the client may still read. Both sides of QUIC give
-/// up a connection without any packets, usually after half a minute, and neither a slow app nor a slow reader
-/// sends any.
-const PING: Duration = Duration::from_secs(10);
-/// An empty frame of a reserved type, which receivers ignore (RFC 9114 section 7.2.8).
-const NOTHING: [u8; 2] = [0x21, 0];
 /// The most bytes per read from a unidirectional stream.
 const CHUNK: usize = 4 << 10;
 
@@ -91,8 +84,6 @@ pub(super) async fn serve<H: Handler + 'static>(
     let started = shared.timers.now();
     let mut task = Task {
         control: None,
-        unsent: Vec::new(),
-        pinged: started,
         seen: Rc::default(),
         timer,
         active: None,
@@ -118,10 +109,6 @@ struct Task {
     hub: Rc<Hub>,
     shared: Rc<ThreadShared>,
     control: Option<SendStream>,
-    /// The rest of a frame that the control stream had no room for.
-    unsent: Vec<u8>,
-    /// The time of the last ping.
-    pinged: Instant,
     /// The unidirectional streams that the client has opened.
     seen: Rc<RefCell<Vec<StreamKind>>>,
     timer: Timer,
@@ -207,7 +194,7 @@ impl Task {
         self.next = stream + 4;
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
-            self.timer.arm_in(Lane::Read, PING);
+            self.timer.disarm(Lane::Read);
             if !self.hub.windows.is_waiting() {
                 self.timer.arm_in(Lane::Write, buffers::INTERVAL);
             }
@@ -296,10 +283,7 @@ impl Task {
         self.timer.disarm(Lane::Read);
         match self.ending {
             Ending::No if self.shared.draining.get() => self.announce().await,
-            Ending::No if self.active.is_some() => {
-                self.ping();
-                self.timer.arm_in(Lane::Read, PING);
-            }
+            Ending::No if self.active.is_some() => {}
             // The connection was idle for too long, or makes room. Requests that cross this are refused, and
             // the client sends them again elsewhere.
             Ending::No => self.refuse().await,
@@ -331,34 +315,14 @@ impl Task {
         }
     }
 
-    /// Closes the connection if its client has vanished; else pings it.
+    /// Closes the connection if its client has vanished.
     fn look(&mut self) {
         let (heard, now) = (self.heard(), self.shared.timers.now());
         let round_trip = self.hub.connection.rtt();
         if self.silence.as_mut().is_some_and(|silence| silence.is_final(heard, round_trip, now)) {
             self.hub.connection.close(number(Code::NoError), b"");
         }
-        if now.saturating_duration_since(self.pinged) >= PING {
-            self.ping();
-        }
         self.timer.arm_in(Lane::Read, LOOK);
-    }
-
-    /// Sends an empty reserved frame, which the client acknowledges. Skipped if there is no room for it.
-    fn ping(&mut self) {
-        self.pinged = self.shared.timers.now();
-        let Some(control) = &mut self.control else { return };
-        if self.unsent.is_empty() {
-            self.unsent.extend_from_slice(&NOTHING);
-        }
-        let mut nobody = std::task::Context::from_waker(Waker::noop());
-        if let Poll::Ready(Ok(written)) = Pin::new(control).poll_write(&mut nobody, &self.unsent) {
-            self.unsent.drain(..written);
-        }
-        // Not a byte of the frame was written, so it can be dropped.
-        if self.unsent.len() == NOTHING.len() {
-            self.unsent.clear();
-        }
     }
 
     fn heard(&self) -> Heard {
@@ -397,10 +361,8 @@ impl Task {
 
     /// Writes to the control stream. If the client leaves no room there for too long, the connection ends.
     async fn tell(&mut self, bytes: &[u8]) {
-        let mut all = std::mem::take(&mut self.unsent);
-        all.extend_from_slice(bytes);
         if let Some(control) = &mut self.control
-            && !matches!(timeout(CONTROL, control.write_all(&all)).await, Ok(Ok(())))
+            && !matches!(timeout(CONTROL, control.write_all(bytes)).await, Ok(Ok(())))
         {
             // Half a frame may have gone out, so nothing may follow it.
             self.control = None;
