@@ -170,14 +170,15 @@ impl Supervisor {
 
     fn processes(&self) -> Processes {
         let pids = self.templates.values().map(|template| template.process.pid());
+        let (reloads, reforks) = self.outbox.history.changes(self.reconciler.reload_stage(Instant::now()));
         Processes {
             workers: self.reconciler.rows().collect(),
             templates: pids.filter(|pid| *pid > 0).collect(),
             facts: self.facts().cloned(),
             phase: self.templates.keys().next_back().map_or(0, |generation| generation - FIRST),
             sizing: self.sizing(),
-            reloads: self.outbox.history.reloads(self.reconciler.reload_stage(Instant::now())),
-            reforks: self.outbox.history.reforks(self.reconciler.refork_stage()),
+            reloads,
+            reforks,
             collections: self.subjects.collections.totals(),
         }
     }

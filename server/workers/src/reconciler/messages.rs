@@ -79,6 +79,15 @@ pub enum End {
     Reported { status: ExitStatus, peak_kib: u64 },
 }
 
+/// The kinds of reloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadKind {
+    /// Of new code, or back to the old.
+    Reload,
+    /// Of the same code, from a warm worker.
+    Refork,
+}
+
 /// Identifies the caller of a reload. The supervisor assigns the numbers.
 pub type Caller = u32;
 
@@ -165,7 +174,8 @@ pub enum Milestone {
     Hopeless(Hopeless),
     /// No worker is left, as ordered.
     Empty,
-    ReloadBegan,
+    /// A reload, also an undo, or a refork has begun.
+    Began(ReloadKind),
     /// A reload has ended, and this code is in force. `changed`: it is not the one from before the reload.
     Reloaded {
         outcome: ReloadOutcome,
@@ -176,7 +186,6 @@ pub enum Milestone {
     },
     /// A waiting reload ended because a newer one took its place.
     Superseded,
-    ReforkBegan,
     Reforked {
         outcome: ReforkOutcome,
         text: String,

@@ -2,8 +2,8 @@
 //! steps ([`Act`]). It is the only place that decides about templates and workers.
 //!
 //! Pure: takes changes and the time, and returns acts, which [`crate::supervisor`] carries out. Each rule is a
-//! file: `templates`, `workers` and `balance` keep the processes, `reload` and [`refork`] move
-//! workers from one generation to another, [`recycle`], [`growth`] and `sizes` change the wish. The states of
+//! file: `templates`, `workers` and `balance` keep the processes, `reload` moves workers from one generation to
+//! another, also for a [`refork`], [`recycle`], [`growth`] and `sizes` change the wish. The states of
 //! a worker:
 //!
 //! ```text
@@ -225,7 +225,6 @@ impl Reconciler {
     /// Applies all rules until none has anything to do, and returns the acts.
     fn settle_all(&mut self) -> Vec<Act> {
         self.balance();
-        self.observe_refork();
         self.observe_reload();
         std::mem::take(&mut self.acts)
     }
@@ -233,7 +232,6 @@ impl Reconciler {
     fn stop(&mut self) {
         (self.wish.phase, self.start.retry) = (Phase::Stopping, None);
         self.stop_reload();
-        self.rules.refork.stop();
     }
 
     fn is_stopping(&self) -> bool {

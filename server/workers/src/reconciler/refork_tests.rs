@@ -17,13 +17,9 @@ fn begun() -> World {
     world
 }
 
-fn stage(world: &World) -> Option<&'static str> {
-    world.machine.refork_stage().map(|(stage, _)| stage)
-}
-
 fn until(world: &mut World, name: &str) {
     for _ in 0..100 {
-        if stage(world) == Some(name) {
+        if world.stage() == Some(name) {
             return;
         }
         world.work(1);
@@ -49,7 +45,7 @@ fn ends(world: &World) -> Vec<ReforkOutcome> {
 fn kill_new(world: &mut World) {
     for _ in 0..20 {
         world.fork();
-        let new = world.machine.refork_generation();
+        let new = world.machine.rules.reload.generation();
         let booting = |row: &Row| Some(row.generation) == new && row.state == WorkerState::Booting;
         let row = world.machine.rows().find(booting);
         if let Some(row) = row {
@@ -82,11 +78,11 @@ fn a_worker_that_is_too_large_is_not_chosen() {
 #[test]
 fn a_refork_from_beginning_to_end() {
     let mut world = begun();
-    assert_eq!((stage(&world), world.open.len()), (Some("replacing"), 2), "its successor is not ready yet");
+    assert_eq!((world.stage(), world.open.len()), (Some("replacing"), 2), "its successor is not ready yet");
     until(&mut world, "becoming");
     assert!(world.acts.contains(&Act::Close { serial: 1, leaves: Some(2) }), "{:?}", world.acts);
     until(&mut world, "rolling");
-    assert_eq!(world.machine.refork_generation(), Some(2));
+    assert_eq!(world.machine.rules.reload.generation(), Some(2));
     until(&mut world, "settling");
     world.work(1);
     assert_eq!((world.generations(), &world.templates), (BTreeSet::from([2]), &BTreeSet::from([1, 2])));
@@ -110,15 +106,15 @@ fn there_is_no_refork_while_the_way_back_of_a_reload_is_open_or_from_a_source_th
         world.work(1);
     }
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), None);
+    assert_eq!(world.stage(), Some("settling"));
     world.now += SECOND;
     world.work(5);
     world.machine.source.can_fork = false;
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), None);
+    assert_eq!(world.stage(), None);
     world.machine.source.can_fork = true;
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), Some("replacing"));
+    assert_eq!(world.stage(), Some("replacing"));
 }
 
 #[test]
@@ -131,7 +127,7 @@ fn a_worker_that_ends_before_its_successor_is_ready_is_no_failure() {
     assert!(!world.acts.iter().any(|act| matches!(act, Act::Close { leaves: Some(_), .. })));
     world.work(20);
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), Some("replacing"), "at once");
+    assert_eq!(world.stage(), Some("replacing"), "at once");
 }
 
 #[test]
@@ -142,10 +138,10 @@ fn a_template_that_cannot_be_made_is_a_failure() {
     assert!(world.said("refork failed, the workers stay those of the old template: it died"));
     world.work(20);
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), None, "not at once");
+    assert_eq!(world.stage(), None, "not at once");
     world.now += PAUSE;
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), Some("replacing"));
+    assert_eq!(world.stage(), Some("replacing"));
 }
 
 #[test]
@@ -155,7 +151,7 @@ fn a_promoted_worker_may_take_as_long_as_any_to_finish() {
     world.kill_worker(1);
     world.now += TIMEOUTS.shutdown + TIMEOUTS.boot - SECOND;
     world.tick();
-    assert_eq!((stage(&world), booting), (Some("becoming"), vec![2]));
+    assert_eq!((world.stage(), booting), (Some("becoming"), vec![2]));
     world.now += SECOND;
     world.tick();
     assert_eq!(ends(&world), [Failed]);
@@ -167,9 +163,9 @@ fn a_promoted_worker_may_take_as_long_as_any_to_finish() {
 fn the_old_generation_returns_when_the_first_new_worker_does_not_get_ready() {
     let mut world = at("becoming");
     world.boot();
-    assert_eq!(stage(&world), Some("rolling"));
+    assert_eq!(world.stage(), Some("rolling"));
     kill_new(&mut world);
-    assert_eq!((ends(&world), world.machine.refork_generation()), (vec![Reverted], None));
+    assert_eq!((ends(&world), world.machine.rules.reload.generation()), (vec![Reverted], None));
     world.work(60);
     assert_eq!(world.generations(), BTreeSet::from([1]));
     world.check_rest();
@@ -182,7 +178,7 @@ fn the_old_generation_returns_after_three_deaths_but_not_after_one() {
         world.work(5);
         for death in 1..=DEATHS {
             assert_eq!(ends(&world), [], "after {} deaths", death - 1);
-            let new = world.machine.refork_generation();
+            let new = world.machine.rules.reload.generation();
             let up = |row: &Row| Some(row.generation) == new && row.state == WorkerState::Ready;
             let row = world.machine.rows().filter(up).last().expect("a worker");
             world.kill_worker(row.serial);
@@ -218,11 +214,11 @@ fn after_three_failures_in_a_row_nothing_is_tried_until_the_next_reload() {
         world.work(20);
         world.step(Step::Warm, 0);
     }
-    assert_eq!((stage(&world), ends(&world)), (None, vec![Failed; FAILURES as usize]));
+    assert_eq!((world.stage(), ends(&world)), (None, vec![Failed; FAILURES as usize]));
     world.reload();
     world.work(60);
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), Some("replacing"));
+    assert_eq!(world.stage(), Some("replacing"));
 }
 
 #[test]
@@ -260,7 +256,7 @@ fn nothing_begins_when_the_server_ends() {
     let mut world = at("rolling");
     let acts = world.machine.drain(world.now);
     world.carry_out(acts);
-    assert_eq!((stage(&world), ends(&world)), (None, vec![]));
+    assert_eq!((world.stage(), ends(&world)), (None, vec![]));
     world.step(Step::Warm, 0);
-    assert_eq!(stage(&world), None);
+    assert_eq!(world.stage(), None);
 }

@@ -1,4 +1,5 @@
-//! The rule of reloads: when new code is tried, when it takes over, and when the old code returns.
+//! The rule of reloads: when new code is tried, when it takes over, and when the old code returns. A
+//! [refork](super::refork) is a reload of the same code, whose template is a warm worker: it needs no trial.
 //!
 //! Why: a deploy must not depend on luck. The new code boots beside the old, proves itself with one worker,
 //! and takes over one worker at a time or in larger steps. The old code can return until the last step is
@@ -8,14 +9,15 @@
 //! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
 //!                                      └──────────┴──────────┘           │           │
 //!                                          Abandoning ─► Idle (old)      └───────────┴─► Returning ─► Idle (old)
+//! refork: Idle ─► Replacing ─► Booting ─► Rolling ─► Settling ─► Idle (new template)
 //! ```
 //!
 //! Contract:
 //! 1. Until `Rolling`, the old generation keeps all its workers. From then on there are never fewer workers
 //!    than wanted, because an old worker leaves only when a new one is ready.
 //! 2. Each reload ends in exactly one [`Milestone::Reloaded`], whichever process dies in the meantime.
-//! 3. One reload runs at a time, and no refork beside it. Of the reloads ordered meanwhile, only the newest
-//!    waits; the others end at once.
+//! 3. One reload or refork runs at a time. A refork gives way to a reload, unless it is replacing workers. Of
+//!    the reloads ordered meanwhile, only the newest waits; the others end at once.
 //! 4. Memory is [checked](crate::trial) before anything else. In place, old workers leave and the old template
 //!    ends before the new code is loaded; if that fails, the old code is loaded again.
 //! 5. An outcome names the code that really serves, or that the next template loads, whichever processes have
@@ -23,17 +25,18 @@
 //! 6. Every state has an exit that depends only on time, or on the deadlines of processes.
 
 mod course;
-mod orders;
 
 use super::templates::Census;
 use super::*;
 use crate::deaths;
 use crate::trial::Figures;
-use stats::{ReloadOutcome, ReloadStep, ReloadWish};
+use stats::{ReforkOutcome, ReloadOutcome, ReloadStep, ReloadWish};
 
 /// The time limit of the memory check.
 const WEIGHING: Duration = Duration::from_secs(10);
 const STOPPING: &str = "the server is stopping";
+const NOTHING_TO_UNDO: &str = "there is nothing to undo: the template with the old code has ended (`reload.keep`); \
+     deploy the old code and reload";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
@@ -46,7 +49,12 @@ enum State {
     Vacating {
         serving: usize,
     },
-    /// `loaded`: whether the template has loaded the app.
+    /// Of a refork: the worker serves until its successor is ready.
+    Replacing {
+        serial: Serial,
+    },
+    /// `loaded`: whether the template has loaded the app. In a refork, the worker finishes and leaves the
+    /// template behind.
     Booting {
         loaded: bool,
     },
@@ -59,9 +67,10 @@ enum State {
         ready: usize,
         deaths: u32,
     },
-    /// The old template stays.
+    /// The old template stays. `deaths`: workers of a refork that died.
     Settling {
         until: Instant,
+        deaths: u32,
     },
     /// The trial has been given up, and the new generation is ending.
     Abandoning {
@@ -73,26 +82,11 @@ enum State {
     },
 }
 
-impl State {
-    /// Returns the name that users see, or `None` if no reload runs.
-    fn name(&self) -> Option<&'static str> {
-        Some(match self {
-            State::Idle => return None,
-            State::Vacating { .. } => "vacating",
-            State::Weighing { .. } | State::Booting { .. } => "booting",
-            State::Probing => "probing",
-            State::Watching { .. } => "watching",
-            State::Rolling { .. } => "rolling",
-            State::Settling { .. } => "settling",
-            State::Abandoning { .. } | State::Returning { .. } => "reverting",
-        })
-    }
-}
-
-/// A reload, or the undo of one: the generations between which it moves the workers, with their releases, and
-/// what its followers learn.
+/// A reload, the undo of one, or a refork: the generations between which it moves the workers, with their
+/// releases, and what its followers learn.
 #[derive(Debug)]
 struct Course {
+    kind: ReloadKind,
     caller: Option<Caller>,
     begun: Instant,
     old: Generation,
@@ -114,6 +108,7 @@ struct Course {
 impl Course {
     fn new(release: ReleaseId, now: Instant) -> Course {
         Course {
+            kind: ReloadKind::Reload,
             caller: None,
             begun: now,
             old: 0,
@@ -129,18 +124,19 @@ impl Course {
     }
 
     /// Begins for another caller. The generations stay: the last reload may still be undone.
-    fn begin(&mut self, caller: Option<Caller>, undo: bool, now: Instant) {
-        (self.caller, self.begun, self.undo) = (caller, now, undo);
+    fn begin(&mut self, kind: ReloadKind, caller: Option<Caller>, undo: bool, now: Instant) {
+        (self.kind, self.caller, self.begun, self.undo) = (kind, caller, now, undo);
         (self.met, self.unwanted) = (false, None);
         self.said.clear();
     }
 }
 
-/// An event of the new generation.
+/// An event of the new generation, or of the worker that a refork has chosen.
 #[derive(Debug)]
 enum News {
     TemplateFailed(String),
     WorkerDied(String),
+    ChosenGone,
 }
 
 #[derive(Debug)]
@@ -181,24 +177,30 @@ impl Reload {
     }
 
     /// Returns whether a reload is running. The old template that stays afterwards does not count.
-    fn is_busy(&self) -> bool {
-        self.reading.is_some() || !matches!(self.state, State::Idle | State::Settling { .. })
+    fn is_running(&self) -> bool {
+        self.course.kind == ReloadKind::Reload && !matches!(self.state, State::Idle | State::Settling { .. })
     }
 
-    /// Returns the generation that the running reload brings.
-    fn generation(&self) -> Option<Generation> {
-        (self.is_busy() && self.course.new > 0).then_some(self.course.new)
+    /// Returns whether a refork runs, or its old template stays.
+    fn is_refork(&self) -> bool {
+        self.course.kind == ReloadKind::Refork && self.state != State::Idle
+    }
+
+    /// Returns the generation that the running reload or refork brings. A refork also watches it while it
+    /// settles.
+    pub(super) fn generation(&self) -> Option<Generation> {
+        let new = self.course.new;
+        ((self.is_running() || self.is_refork()) && new > 0).then_some(new)
+    }
+
+    /// Returns whether this worker is to leave a template behind when its successor is ready.
+    pub(super) fn is_replacing(&self, serial: Serial) -> bool {
+        self.state == State::Replacing { serial }
     }
 
     pub(super) fn template_failed(&mut self, number: Generation, why: &str) {
         if self.generation() == Some(number) {
             self.news.push(News::TemplateFailed(why.to_owned()));
-        }
-    }
-
-    pub(super) fn worker_died(&mut self, number: Generation, how: &str) {
-        if self.generation() == Some(number) {
-            self.news.push(News::WorkerDied(how.to_owned()));
         }
     }
 }
@@ -208,7 +210,7 @@ impl Reconciler {
 
     /// Returns whether a reload is running. The old template that stays afterwards does not count.
     pub fn is_reloading(&self) -> bool {
-        self.rules.reload.is_busy()
+        self.rules.reload.reading.is_some() || self.rules.reload.is_running()
     }
 
     /// Returns whether a reload is running or waits.
@@ -216,29 +218,39 @@ impl Reconciler {
         self.is_reloading() || self.rules.reload.waiting.is_some()
     }
 
-    /// Returns whether no reload is running, none waits, and none can be undone.
+    /// Returns what another reload has to wait for, and in which the number of workers stays.
+    pub(super) fn replaces_workers(&self) -> Option<&'static str> {
+        let reload = &self.rules.reload;
+        match reload.state {
+            State::Rolling { .. } if reload.is_refork() => Some("a refork"),
+            _ => self.is_reloading().then_some("another reload"),
+        }
+    }
+
+    /// Returns whether no reload or refork is running, none waits, and none can be undone.
     pub(super) fn has_no_reload(&self) -> bool {
         let reload = &self.rules.reload;
         reload.state == State::Idle && reload.reading.is_none() && reload.waiting.is_none()
     }
 
-    /// Returns the generation that the running reload brings.
-    pub fn reload_generation(&self) -> Option<Generation> {
-        self.rules.reload.generation()
+    /// Returns whether a running reload or refork brings this generation, and which of them.
+    pub fn brought_by(&self, generation: Generation) -> Option<ReloadKind> {
+        let reload = &self.rules.reload;
+        (reload.generation() == Some(generation)).then_some(reload.course.kind)
     }
 
     /// Returns the code whose settings are to be read again when the template of this generation has
     /// evaluated `puma.rb`: that of a reload.
     pub fn release_to_read(&self, generation: Generation) -> Option<ReleaseId> {
         let boots = matches!(self.rules.reload.state, State::Booting { .. });
-        (boots && self.reload_generation() == Some(generation)).then_some(self.rules.reload.course.release)
+        let brought = self.brought_by(generation) == Some(ReloadKind::Reload);
+        (boots && brought).then_some(self.rules.reload.course.release)
     }
 
     /// Returns the generation whose app is in force: during a reload, the old one.
     pub fn in_force(&self) -> Option<Generation> {
         let reload = &self.rules.reload;
-        let running = !matches!(reload.state, State::Idle | State::Settling { .. });
-        if running { Some(reload.course.old) } else { self.serving() }
+        if reload.is_running() { Some(reload.course.old) } else { self.serving() }
     }
 
     /// Returns the code whose helper processes run: that of a reload from the time its template is ready
@@ -246,7 +258,7 @@ impl Reconciler {
     pub fn release_in_charge(&self) -> ReleaseId {
         let reload = &self.rules.reload;
         let reverting = matches!(reload.state, State::Abandoning { .. } | State::Returning { .. });
-        let new = self.reload_generation().filter(|_| !reverting);
+        let new = reload.generation().filter(|_| !reverting && !reload.is_refork());
         let ready = new.filter(|new| self.census(*new).template == Template::Up);
         ready.and_then(|new| self.release_of(new)).unwrap_or(self.wish.release)
     }
@@ -257,26 +269,46 @@ impl Reconciler {
         Some((self.on_trial()?, until <= now))
     }
 
-    /// Returns the stage of the reload and the same as a sentence.
-    pub fn reload_stage(&self, now: Instant) -> Option<(&'static str, String)> {
+    /// Returns what is under way, its stage, and the same as a sentence.
+    pub fn reload_stage(&self, now: Instant) -> Option<(ReloadKind, &'static str, String)> {
         let reload = &self.rules.reload;
-        let stage = reload.state.name()?;
+        let stage = self.stage_name()?;
+        let TakeoverState { new, wanted, .. } = self.reload_facts();
+        let ready = new.ready.min(wanted);
         let left = |until: Instant| until.saturating_duration_since(now).as_secs_f64();
         let text = match reload.state {
+            State::Replacing { .. } => "the successor of a warm worker boots".to_owned(),
+            State::Booting { .. } if reload.is_refork() => {
+                "a warm worker finishes its requests and becomes the next template".to_owned()
+            }
+            _ if reload.is_refork() => format!("{ready} of {wanted} workers are forked from a warm one"),
             State::Watching { until } => {
                 let (share, left) = (reload.plan.share, left(until));
                 format!("one worker serves {share} % of the requests for {left:.0} s more")
             }
-            State::Rolling { .. } => {
-                let TakeoverState { new, wanted, .. } = self.reload_facts();
-                format!("{} of {wanted} workers run the new code", new.ready.min(wanted))
-            }
-            State::Settling { until } => {
+            State::Rolling { .. } => format!("{ready} of {wanted} workers run the new code"),
+            State::Settling { until, .. } => {
                 format!("for {:.0} s more `firebrick reload --undo` goes back at once", left(until))
             }
             _ => reload.course.said.clone(),
         };
-        Some((stage, text))
+        Some((reload.course.kind, stage, text))
+    }
+
+    /// Returns the name of the state that users see, or `None` if nothing is under way.
+    fn stage_name(&self) -> Option<&'static str> {
+        Some(match self.rules.reload.state {
+            State::Idle => return None,
+            State::Vacating { .. } => "vacating",
+            State::Replacing { .. } => "replacing",
+            State::Booting { .. } if self.rules.reload.is_refork() => "becoming",
+            State::Weighing { .. } | State::Booting { .. } => "booting",
+            State::Probing => "probing",
+            State::Watching { .. } => "watching",
+            State::Rolling { .. } => "rolling",
+            State::Settling { .. } => "settling",
+            State::Abandoning { .. } | State::Returning { .. } => "reverting",
+        })
     }
 
     fn reload_facts(&self) -> TakeoverState {
@@ -290,7 +322,131 @@ impl Reconciler {
     }
 
     fn on_trial(&self) -> Option<Serial> {
-        let new = self.reload_generation()?;
+        let new = self.rules.reload.generation()?;
         self.workers_of(new).find(|worker| worker.state == workers::State::Up).map(|worker| worker.serial)
+    }
+
+    // Orders.
+
+    /// Carries out an order of a caller: to load the app again, or to return.
+    pub fn reload(&mut self, wish: ReloadWish, caller: Option<Caller>, now: Instant) -> Vec<Act> {
+        self.now = now;
+        if !self.source.can_replace {
+            match caller {
+                Some(_) => self.end_for(caller, Err(NO_SUPERVISION.to_owned())),
+                None => self.log(NO_SUPERVISION.to_owned()),
+            }
+        } else if wish == ReloadWish::Undo {
+            self.undo(caller);
+        } else {
+            self.begin_or_wait(wish, caller);
+        }
+        self.settle_all()
+    }
+
+    fn begin_or_wait(&mut self, wish: ReloadWish, caller: Option<Caller>) {
+        if self.is_stopping() {
+            return self.end_for(caller, Err(STOPPING.to_owned()));
+        }
+        let Some(what) = self.replaces_workers() else { return self.begin_reload(wish, caller) };
+        let text = format!("{what} is under way; this one follows it");
+        self.tell(caller, ReloadStep::Step { stage: "waiting".to_owned(), text });
+        if let Some((_, older)) = self.rules.reload.waiting.replace((wish, caller)) {
+            self.reached(Milestone::Superseded);
+            self.end_for(older, Err("a newer reload has taken its place".to_owned()));
+        }
+    }
+
+    /// Returns to the code in force before the last reload, or cancels the running one.
+    fn undo(&mut self, caller: Option<Caller>) {
+        if let Err(why) = self.may_undo() {
+            return self.end_for(caller, Err(why.to_owned()));
+        }
+        if self.is_reloading() {
+            self.rules.reload.course.undo = true;
+            if self.rules.reload.course.caller.is_none() {
+                self.rules.reload.course.caller = caller;
+            } else {
+                // The cancelled reload has its own caller, which gets the reason.
+                self.end_for(caller, Ok("the reload under way is undone".to_owned()));
+            }
+            self.revert("it was undone");
+        } else {
+            self.rules.reload.course.begin(ReloadKind::Reload, caller, true, self.now);
+            self.reached(Milestone::Began(ReloadKind::Reload));
+            // A template that dies from now on is replaced by one with the old code.
+            self.wish.release = self.rules.reload.course.before;
+            self.rules.reload.state = State::Returning { failure: None };
+            self.step("workers of the old code take over again".to_owned());
+            let (old, step) = (self.rules.reload.course.old, self.rules.reload.plan.step);
+            self.roll(old, step);
+        }
+    }
+
+    fn may_undo(&self) -> Result<(), &'static str> {
+        let is_up = self.census(self.rules.reload.course.old).template == Template::Up;
+        match self.rules.reload.state {
+            _ if self.rules.reload.is_refork() => Err(NOTHING_TO_UNDO),
+            State::Settling { .. } if is_up => Ok(()),
+            State::Rolling { .. } if !is_up => {
+                Err("the template with the old code has ended: there is nothing to go back to")
+            }
+            State::Abandoning { .. } | State::Returning { .. } => Err("it is being undone already"),
+            State::Idle | State::Settling { .. } => Err(NOTHING_TO_UNDO),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_reload(&mut self, wish: ReloadWish, caller: Option<Caller>) {
+        self.give_way();
+        let reload = &mut self.rules.reload;
+        reload.course.begin(ReloadKind::Reload, caller, false, self.now);
+        reload.reading = Some(wish);
+        reload.last_release += 1;
+        let release = reload.last_release;
+        self.reached(Milestone::Began(ReloadKind::Reload));
+        self.acts.push(Act::Try(Trial::Read(release)));
+    }
+
+    /// Takes the settings of the new code.
+    pub(super) fn read(&mut self, release: ReleaseId, result: Result<Plan, String>) {
+        if release != self.rules.reload.last_release {
+            return;
+        }
+        let Some(wish) = self.rules.reload.reading.take() else { return };
+        let in_place = wish == ReloadWish::InPlace;
+        let plan = match result {
+            Ok(plan) => plan,
+            Err(why) => return self.end_reload(ReloadOutcome::Failed, why),
+        };
+        let Some(old) = self.serving() else {
+            let why = "no worker has been ready yet; reload when the server is up";
+            return self.end_reload(ReloadOutcome::Failed, why.to_owned());
+        };
+        let spare = self.rules.reload.course.old;
+        let settling = matches!(self.rules.reload.state, State::Settling { .. });
+        let reload = &mut self.rules.reload;
+        // In place, a trial would have little to compare with.
+        reload.plan = if in_place { Plan { watch: None, ..plan } } else { plan };
+        let course = &mut reload.course;
+        (course.old, course.new, course.in_place) = (old, 0, in_place);
+        (course.before, course.release) = (self.wish.release, release);
+        reload.state = State::Weighing { until: self.now + WEIGHING };
+        if settling {
+            self.abandon(spare);
+        }
+        self.acts.push(Act::Try(Trial::Weigh));
+    }
+
+    pub(super) fn stop_reload(&mut self) {
+        if let Some((_, caller)) = self.rules.reload.waiting.take() {
+            self.end_for(caller, Err(STOPPING.to_owned()));
+        }
+        let was_busy = self.is_reloading();
+        (self.rules.reload.state, self.rules.reload.reading) = (State::Idle, None);
+        self.rules.refork.stop();
+        if was_busy {
+            self.finish(ReloadOutcome::Failed, STOPPING.to_owned());
+        }
     }
 }

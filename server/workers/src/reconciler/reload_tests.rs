@@ -48,7 +48,10 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
     let mut world = world(Plan { watch: Some(10 * SECOND), ..plan() });
     let acts = world.machine.reload(ReloadWish::Reload, Some(7), world.now);
     world.carry_out(acts);
-    let shown = |world: &World| world.machine.reload_stage(world.now).unwrap();
+    let shown = |world: &World| {
+        let (_, stage, text) = world.machine.reload_stage(world.now).unwrap();
+        (stage, text)
+    };
     assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
     until(&mut world, "watching");
     world.now += 4 * SECOND;
@@ -160,7 +163,7 @@ fn a_verdict_against_it_ends_the_trial() {
     world.reload();
     until(&mut world, "watching");
     world.judge(Err("30 % of its requests raise"));
-    assert_eq!(world.machine.reload_stage(world.now).unwrap().1, "the old code serves on");
+    assert_eq!(world.machine.reload_stage(world.now).unwrap().2, "the old code serves on");
     world.work(10);
     assert_eq!(world.outcome_kinds(), [Reverted], "clients have met it");
     assert_eq!(world.generations(), BTreeSet::from([1]));
@@ -404,7 +407,7 @@ proptest! {
         world.now += 30 * SECOND;
         world.work(250);
         // A reload that has waited was begun by the end of another one.
-        let milestones = world.acts.iter().filter(|act| **act == Act::Reached(Milestone::ReloadBegan));
+        let milestones = world.acts.iter().filter(|act| **act == Act::Reached(Milestone::Began(ReloadKind::Reload)));
         prop_assert!(begun <= milestones.clone().count());
         prop_assert_eq!(world.outcomes().len(), milestones.count());
         world.check_rest();

@@ -74,8 +74,7 @@ impl Reconciler {
     pub fn may_resize(&self) -> bool {
         self.wish.phase == Phase::Serving
             && !self.rules.sizes.growth.is_pinned()
-            && !self.is_reloading()
-            && !self.rules.refork.is_rolling()
+            && self.replaces_workers().is_none()
     }
 
     /// Keeps the number of workers as it is, because the server shuts down soon.
@@ -139,7 +138,7 @@ impl Reconciler {
 
     /// Judges a sample of the load.
     pub(super) fn check_size(&mut self, sample: Sample, least_missed: Option<Serial>) {
-        if !self.is_complete() || self.is_reloading() || self.rules.refork.is_rolling() {
+        if !self.is_complete() || self.replaces_workers().is_some() {
             return self.rules.sizes.growth.disturbed();
         }
         let before = self.wish.counts[&PoolIndex::DEFAULT];

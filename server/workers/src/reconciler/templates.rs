@@ -313,7 +313,6 @@ impl Reconciler {
     /// Handles a template that could not be started, could not load the app, or has died.
     pub(super) fn template_failed(&mut self, number: Generation, why: &str) {
         self.rules.reload.template_failed(number, why);
-        self.rules.refork.template_failed(number, why);
         self.template_gone(number);
     }
 
@@ -321,7 +320,6 @@ impl Reconciler {
         if let TemplateEnd::Failed { why, place } = &why {
             let why = format!("its template {why}{place}");
             self.rules.reload.template_failed(number, &why);
-            self.rules.refork.template_failed(number, &why);
         }
         self.acts.push(Act::EndTemplate { generation: number, why });
         self.template_gone(number);

@@ -220,7 +220,7 @@ impl Reconciler {
         let up = |w: &&Worker| w.serial == serial && w.state == State::Up;
         let by = self.workers().find(up).map(|worker| worker.generation);
         let leaves =
-            by.filter(|_| self.rules.refork.is_replacing(serial)).and_then(|by| self.next_template(by));
+            by.filter(|_| self.rules.reload.is_replacing(serial)).and_then(|by| self.next_template(by));
         self.close_leaving(serial, leaves);
     }
 

@@ -211,7 +211,7 @@ impl World {
     }
 
     pub(super) fn stage(&self) -> Option<&'static str> {
-        self.machine.reload_stage(self.now).map(|(stage, _)| stage)
+        self.machine.reload_stage(self.now).map(|(_, stage, _)| stage)
     }
 
     /// Requests a reload and returns the number of reloads that this has begun, 0 or 1.
@@ -229,7 +229,7 @@ impl World {
 
     fn begins(&mut self, acts: Vec<Act>) -> usize {
         let acts = self.carry_out(acts);
-        acts.iter().filter(|act| matches!(act, Act::Reached(Milestone::ReloadBegan))).count()
+        acts.iter().filter(|act| matches!(act, Act::Reached(Milestone::Began(ReloadKind::Reload)))).count()
     }
 
     pub(super) fn tick(&mut self) {

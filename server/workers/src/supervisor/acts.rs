@@ -5,7 +5,7 @@ use super::*;
 use crate::messages::{Descriptors, End, NewLink};
 use crate::process::WorkerSignal;
 use crate::progress::Progress;
-use crate::reconciler::{Hopeless, Milestone, Signals, Trial};
+use crate::reconciler::{Hopeless, Milestone, ReloadKind, Signals, Trial};
 use crate::spawner::Template;
 use sys::process::catches_dump;
 
@@ -18,7 +18,7 @@ impl Supervisor {
     pub(super) fn act(&mut self, act: Act) -> Option<Change> {
         match act {
             Act::StartTemplate { generation, release } => {
-                if self.reconciler.reload_generation() == Some(generation) {
+                if self.reconciler.brought_by(generation) == Some(ReloadKind::Reload) {
                     self.notify(Notice::Reloading);
                 }
                 let Err(e) = self.start_template(generation, release) else { return None };

@@ -1,17 +1,15 @@
 //! The history of reloads, reforks and changes of size, for statistics.
 
-use crate::reconciler::Milestone;
-use stats::{
-    Ended, ReforksSnapshot, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot, Running, SizeChange,
-};
+use crate::reconciler::{Milestone, ReloadKind};
+use stats::{Ended, ReforksSnapshot, ReloadEnd, ReloadOutcome, ReloadsSnapshot, Running, SizeChange};
 use std::time::SystemTime;
 
 #[derive(Default)]
 pub(super) struct History {
     reloads: ReloadsSnapshot,
-    reload_began: Option<SystemTime>,
     reforks: ReforksSnapshot,
-    refork_began: Option<SystemTime>,
+    /// When the running or last one of both began.
+    began: Option<SystemTime>,
     size: Option<SizeChange>,
 }
 
@@ -19,8 +17,7 @@ impl History {
     pub(super) fn reached(&mut self, milestone: &Milestone) {
         let now = SystemTime::now();
         match milestone {
-            Milestone::ReloadBegan => self.reload_began = Some(now),
-            Milestone::ReforkBegan => self.refork_began = Some(now),
+            Milestone::Began(_) => self.began = Some(now),
             Milestone::Superseded => self.reloads.counts.count(ReloadOutcome::Superseded),
             Milestone::Reloaded { outcome, text, took, .. } => {
                 self.reloads.counts.count(*outcome);
@@ -40,24 +37,20 @@ impl History {
         }
     }
 
-    /// `stage`: that of a running reload in one word, and as a sentence.
-    pub(super) fn reloads(&self, stage: Option<(&'static str, String)>) -> ReloadsSnapshot {
-        let running = stage.zip(self.reload_began).map(|((stage, text), started_at)| ReloadStage {
-            stage: stage.to_owned(),
-            text,
-            started_at,
-        });
-        ReloadsSnapshot { running, ..self.reloads.clone() }
-    }
-
-    /// `stage`: that of a running refork, likewise.
-    pub(super) fn reforks(&self, stage: Option<(&'static str, String)>) -> ReforksSnapshot {
-        let running = stage.zip(self.refork_began).map(|((stage, text), started_at)| Running {
-            stage: stage.to_owned(),
-            text,
-            started_at,
-        });
-        ReforksSnapshot { running, ..self.reforks.clone() }
+    /// Returns the reloads and the reforks. `stage`: what is under way, its stage, and the same as a sentence.
+    pub(super) fn changes(
+        &self,
+        stage: Option<(ReloadKind, &'static str, String)>,
+    ) -> (ReloadsSnapshot, ReforksSnapshot) {
+        let (mut reloads, mut reforks) = (self.reloads.clone(), self.reforks.clone());
+        if let Some(((kind, stage, text), started_at)) = stage.zip(self.began) {
+            let running = Some(Running { stage: stage.to_owned(), text, started_at });
+            match kind {
+                ReloadKind::Reload => reloads.running = running,
+                ReloadKind::Refork => reforks.running = running,
+            }
+        }
+        (reloads, reforks)
     }
 
     /// Returns the last change of the number of workers.
@@ -79,21 +72,22 @@ mod tests {
     #[test]
     fn what_runs_has_a_beginning_and_what_has_ended_is_counted() {
         let mut history = History::default();
-        assert_eq!(history.reloads(None).running, None);
-        history.reached(&Milestone::ReloadBegan);
-        let running = history.reloads(Some(("booting", "loading".to_owned()))).running.unwrap();
+        assert_eq!(history.changes(None).0.running, None);
+        history.reached(&Milestone::Began(ReloadKind::Reload));
+        let running =
+            history.changes(Some((ReloadKind::Reload, "booting", "loading".to_owned()))).0.running.unwrap();
         assert_eq!((running.stage.as_str(), running.text.as_str()), ("booting", "loading"));
         history.reached(&reloaded(
             ReloadOutcome::Done,
             "the new code serves (4.0 s); for 30 s there is a way back",
         ));
         history.reached(&Milestone::Superseded);
-        let shown = history.reloads(None);
+        let shown = history.changes(None).0;
         let last = shown.last.unwrap();
         assert_eq!((last.took_s, last.text.as_str()), (4.0, "the new code serves (4.0 s)"));
         let counts = [ReloadOutcome::Done, ReloadOutcome::Superseded, ReloadOutcome::Failed];
         assert_eq!(counts.map(|outcome| shown.counts.of(outcome)), [1, 1, 0]);
         history.reached(&reloaded(ReloadOutcome::Failed, "a; b"));
-        assert_eq!(history.reloads(None).last.unwrap().text, "a; b");
+        assert_eq!(history.changes(None).0.last.unwrap().text, "a; b");
     }
 }

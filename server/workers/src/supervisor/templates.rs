@@ -3,7 +3,7 @@
 use super::*;
 use crate::process::Process;
 use crate::process::ReleaseId;
-use crate::reconciler::{End, TemplateEnd};
+use crate::reconciler::{End, ReloadKind, TemplateEnd};
 use crate::spawner::{Booted, Source, Spawner, Template, TemplateMessage, message, without_fork};
 use std::os::fd::AsFd;
 
@@ -80,14 +80,13 @@ impl Supervisor {
     /// Handles the report that a template other than the first has loaded the app.
     fn booted(&mut self, generation: Generation, booted: Booted) {
         self.app_loaded(generation, booted);
-        let is_refork = self.reconciler.refork_generation() == Some(generation);
-        let is_reload = self.reconciler.reload_generation() == Some(generation);
+        let brought_by = self.reconciler.brought_by(generation);
         let Some(template) = self.templates.get(&generation) else { return };
         // A template that does not read messages now is about to be replaced.
         let _ = template.process.tell(&message::unlink(&self.options.boot.unlink));
-        if let Some(facts) = template.facts.clone().filter(|_| !is_refork) {
+        if let Some(facts) = template.facts.clone().filter(|_| brought_by != Some(ReloadKind::Refork)) {
             facts.notes(self.has_fibers()).for_each(|note| self.log(note));
-            if !is_reload {
+            if brought_by.is_none() {
                 self.log("a new template has loaded the app".to_owned());
             }
             self.declared(generation, facts);
@@ -161,7 +160,7 @@ impl Supervisor {
             Ok(Some(TemplateMessage::Configured(evaluated))) => {
                 let Err(why) = self.configured(generation, evaluated) else { return };
                 self.templates.remove(&generation);
-                if self.reconciler.reload_generation() != Some(generation) {
+                if self.reconciler.brought_by(generation) != Some(ReloadKind::Reload) {
                     self.log(why.clone());
                 }
                 Change::Template { generation, usable: Err(why) }
@@ -193,14 +192,14 @@ impl Supervisor {
     }
 
     fn why_not_loaded(&mut self, generation: Generation, text: &str) -> String {
-        if self.reconciler.reload_generation() == Some(generation) {
-            format!("the app cannot be loaded:\n{}", text.trim_end())
-        } else if self.reconciler.refork_generation() == Some(generation) {
-            format!("the worker cannot become a template:\n{}", text.trim_end())
-        } else {
-            let why = format!("the app cannot be loaded again: {text}");
-            self.log(why.clone());
-            why
+        match self.reconciler.brought_by(generation) {
+            Some(ReloadKind::Reload) => format!("the app cannot be loaded:\n{}", text.trim_end()),
+            Some(ReloadKind::Refork) => format!("the worker cannot become a template:\n{}", text.trim_end()),
+            None => {
+                let why = format!("the app cannot be loaded again: {text}");
+                self.log(why.clone());
+                why
+            }
         }
     }
 
@@ -212,7 +211,7 @@ impl Supervisor {
         }
         let booting = template.as_ref().is_some_and(|template| template.facts.is_none());
         let unborn = template.as_ref().is_some_and(|template| template.process.pid() == 0);
-        let is_refork = self.reconciler.refork_generation() == Some(generation);
+        let is_refork = self.reconciler.brought_by(generation) == Some(ReloadKind::Refork);
         if !(booting && is_refork) {
             self.log(if booting {
                 "warning: the new template died while it loaded the app".to_owned()

@@ -52,12 +52,12 @@ impl Reconciler {
             match news {
                 News::TemplateFailed(why) => self.new_template_failed(&why),
                 News::WorkerDied(how) => self.new_worker_died(&how),
+                News::ChosenGone => self.chosen_gone(),
             }
         }
         while self.go_on() {}
         if !self.is_stopping()
-            && !self.is_reloading()
-            && !self.rules.refork.is_rolling()
+            && self.replaces_workers().is_none()
             && let Some((wish, caller)) = self.rules.reload.waiting.take()
         {
             self.begin_reload(wish, caller);
@@ -65,19 +65,23 @@ impl Reconciler {
     }
 
     fn new_template_failed(&mut self, why: &str) {
-        if matches!(self.rules.reload.state, State::Booting { .. }) {
+        let reload = &self.rules.reload;
+        if matches!(reload.state, State::Booting { .. }) || reload.is_refork() {
             self.revert(why);
         }
     }
 
     fn new_worker_died(&mut self, how: &str) {
+        let none_ready = self.rules.reload.is_refork() && self.reload_facts().new.ready == 0;
         match &mut self.rules.reload.state {
             State::Booting { .. } | State::Probing | State::Watching { .. } => {
                 self.revert(&format!("its first {how}"));
             }
-            State::Rolling { deaths, .. } => {
+            State::Rolling { deaths, .. } | State::Settling { deaths, .. } => {
                 *deaths += 1;
-                if *deaths >= DEATHS {
+                if none_ready {
+                    self.revert(&format!("its first {how}"));
+                } else if *deaths >= DEATHS {
                     self.revert(&format!("{DEATHS} of its workers died; the last: {how}"));
                 }
             }
@@ -89,8 +93,9 @@ impl Reconciler {
     fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
         let is_gone = |census: Census| census.template == Template::Gone;
+        let refork = self.rules.reload.is_refork();
         match &mut self.rules.reload.state {
-            State::Idle => return false,
+            State::Idle | State::Replacing { .. } => return false,
             State::Weighing { until } if *until > now => return false,
             // The measuring thread has died; the reload goes on without a figure.
             State::Weighing { .. } if self.rules.reload.course.in_place => self.begin_vacating(1),
@@ -102,6 +107,8 @@ impl Reconciler {
                 self.retire_templates();
                 self.boot("loading the app in the place of the old one");
             }
+            State::Booting { .. } if refork && facts.new.template != Template::Up => return false,
+            State::Booting { .. } if refork => self.roll_new(),
             State::Booting { loaded } => {
                 if facts.new.template == Template::Up && !*loaded {
                     *loaded = true;
@@ -119,20 +126,26 @@ impl Reconciler {
                 self.revert("its template has ended");
             }
             State::Probing | State::Watching { .. } => return false,
-            State::Rolling { ready, .. } => {
+            State::Rolling { ready, deaths } => {
                 let now_ready = facts.new.ready.min(facts.wanted);
                 if now_ready > *ready {
                     *ready = now_ready;
                     self.step(format!("{now_ready} of {} workers run the new code", facts.wanted));
-                } else if is_gone(facts.new) {
+                } else if is_gone(facts.new) && !refork {
                     return self.lost_new_template(&facts);
                 } else if facts.new.ready >= facts.wanted && facts.others == 0 {
-                    self.succeed(&facts);
+                    let (deaths, keep) = (*deaths, self.rules.reload.plan.keep);
+                    match refork {
+                        true => self.rules.reload.state = State::Settling { until: now + keep, deaths },
+                        false => self.succeed(&facts),
+                    }
                 } else {
                     return false;
                 }
             }
-            State::Settling { until } => {
+            State::Settling { until, .. } if refork && *until > now => return false,
+            State::Settling { .. } if refork => self.finish_refork(),
+            State::Settling { until, .. } => {
                 if !is_gone(facts.old) && *until > now {
                     return false;
                 }
@@ -216,7 +229,7 @@ impl Reconciler {
         }
         if is_up && !keep.is_zero() {
             text += &format!("; for {:.0} s `firebrick reload --undo` goes back at once", keep.as_secs_f64());
-            self.rules.reload.state = State::Settling { until: self.now + keep };
+            self.rules.reload.state = State::Settling { until: self.now + keep, deaths: 0 };
         } else {
             self.rules.reload.state = State::Idle;
             self.abandon(old);
@@ -244,6 +257,9 @@ impl Reconciler {
     /// Returns to the old code, for this reason.
     pub(super) fn revert(&mut self, reason: &str) {
         let Course { old, new, .. } = self.rules.reload.course;
+        if self.rules.reload.is_refork() {
+            return self.refork_failed(reason);
+        }
         let reason = reason.to_owned();
         match self.rules.reload.state {
             State::Weighing { .. } => self.finish(ReloadOutcome::Failed, reason),
@@ -279,6 +295,72 @@ impl Reconciler {
              of before is loaded again"
         );
         self.finish(ReloadOutcome::Failed, reason);
+    }
+
+    // Reforks.
+
+    pub(in crate::reconciler) fn begin_refork(&mut self, serial: Serial, old: Generation, keep: Duration) {
+        let reload = &mut self.rules.reload;
+        reload.course.begin(ReloadKind::Refork, None, false, self.now);
+        (reload.course.old, reload.course.new) = (old, 0);
+        reload.plan = Plan { keep, ..Plan::default() };
+        reload.state = State::Replacing { serial };
+        self.reached(Milestone::Began(ReloadKind::Refork));
+    }
+
+    /// Notes that the chosen worker finishes now, and leaves the template of `new` behind.
+    pub(in crate::reconciler) fn refork_promoted(&mut self, new: Generation) {
+        let reload = &mut self.rules.reload;
+        (reload.state, reload.course.new) = (State::Booting { loaded: false }, new);
+    }
+
+    fn chosen_gone(&mut self) {
+        if matches!(self.rules.reload.state, State::Replacing { .. }) {
+            self.end_refork(ReforkOutcome::Dropped, "the chosen worker ended before its successor was ready");
+        }
+    }
+
+    /// Makes room for a reload: a refork that has just begun is cancelled, and one that is settling is
+    /// finished.
+    pub(super) fn give_way(&mut self) {
+        let why = "a reload began";
+        match self.rules.reload.state {
+            _ if !self.rules.reload.is_refork() => {}
+            State::Settling { .. } => self.finish_refork(),
+            State::Booting { .. } => {
+                self.abandon(self.rules.reload.course.new);
+                self.end_refork(ReforkOutcome::Dropped, why);
+            }
+            _ => self.end_refork(ReforkOutcome::Dropped, why),
+        }
+    }
+
+    fn finish_refork(&mut self) {
+        let old = self.rules.reload.course.old;
+        self.spare(old);
+        self.abandon(old);
+        self.end_refork(ReforkOutcome::Done, "all workers were forked from a warm one");
+    }
+
+    fn refork_failed(&mut self, why: &str) {
+        let Course { old, new, .. } = self.rules.reload.course;
+        let outcome = match self.rules.reload.state {
+            State::Rolling { .. } | State::Settling { .. } => {
+                self.roll(old, self.rules.reload.plan.step);
+                ReforkOutcome::Reverted
+            }
+            _ => {
+                self.abandon(new);
+                ReforkOutcome::Failed
+            }
+        };
+        self.end_refork(outcome, why);
+    }
+
+    fn end_refork(&mut self, outcome: ReforkOutcome, text: &str) {
+        self.rules.reload.state = State::Idle;
+        let took = self.now.saturating_duration_since(self.rules.reload.course.begun);
+        self.reforked(outcome, text, took);
     }
 
     // Reports.
@@ -323,10 +405,10 @@ impl Reconciler {
         self.now.saturating_duration_since(self.rules.reload.course.begun).as_secs_f64()
     }
 
-    /// Reports a step to the log and to the caller.
+    /// Reports a step to the log and to the caller. Reforks have neither.
     pub(super) fn step(&mut self, text: String) {
+        let Some(stage) = self.stage_name().filter(|_| !self.rules.reload.is_refork()) else { return };
         let reload = &mut self.rules.reload;
-        let Some(stage) = reload.state.name() else { return };
         reload.course.said.clone_from(&text);
         let caller = reload.course.caller;
         self.log(format!("reload: {stage}: {text}"));
@@ -341,13 +423,15 @@ impl Reconciler {
         self.acts.extend(caller.map(|to| Act::Tell { to, step }));
     }
 
-    /// Tells both rules of takeovers that a worker is gone.
+    /// Takes the end of a worker.
     pub(in crate::reconciler) fn worker_gone(&mut self, exit: &WorkerExit) {
-        self.rules.refork.worker_gone(exit.serial);
-        if exit.cause != Cause::Ordered {
+        let reload = &mut self.rules.reload;
+        if reload.is_replacing(exit.serial) {
+            reload.news.push(News::ChosenGone);
+        }
+        if exit.cause != Cause::Ordered && reload.generation() == Some(exit.generation) {
             let how = deaths::describe(exit, self.wish.timeouts.worker);
-            self.rules.reload.worker_died(exit.generation, &how);
-            self.rules.refork.worker_died(exit.generation, &how);
+            reload.news.push(News::WorkerDied(how));
         }
     }
 }
