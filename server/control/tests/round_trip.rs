@@ -204,7 +204,8 @@ impl Provider for Figures {
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep> {
         let (lines, receiver) = mpsc::unbounded_channel();
         tokio::task::spawn_local(async move {
-            let _ = lines.send(ReloadStep::Step { stage: "booting".into(), text: format!("{wish:?}") });
+            let _ = lines
+                .send(ReloadStep::Step { stage: stats::ReloadStage::Booting, text: format!("{wish:?}") });
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
             let _ = lines.send(ReloadStep::Done { done: "it serves".into() });
         });

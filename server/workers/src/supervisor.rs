@@ -4,13 +4,12 @@
 //! Runs on the main thread, which serves no requests. The supervisor never waits for a process: the result of
 //! anything that takes time arrives as a report. It decides nothing about templates and workers. Other
 //! subjects have files of their own: the `deadlines` of requests, `memory`, `trials` of new code, the
-//! `sizing` figures, `collections`, `jobs`, `services`, and the `history` for statistics.
+//! `sizing` figures, `collections`, `jobs`, `services`.
 
 mod acts;
 mod boot;
 mod collections;
 mod deadlines;
-mod history;
 mod jobs;
 mod meter;
 mod orders;
@@ -29,11 +28,11 @@ use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, Change, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, Row, Timeouts, Wish, recycle, slots_for,
+    Act, Change, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, ReloadKind, Row, Timeouts, Wish, recycle,
+    slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
-use history::History;
 use jobs::Jobs;
 use meter::Meter;
 use orders::Followers;
@@ -46,11 +45,11 @@ use queue::{Dispatch, PassReason, PoolIndex, Serial};
 use settings::Settings;
 use sizing::Sampler;
 pub use sizing::Sizing;
-use stats::WorkerState;
+use stats::{ReforksSnapshot, ReloadsSnapshot, Running, SizeChange, WorkerState};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use templates::RunningTemplate;
 use tokio::sync::mpsc;
 use trials::Trials;
@@ -92,6 +91,16 @@ struct Outbox {
     history: History,
     /// No worker is left, as ordered.
     empty: bool,
+}
+
+/// The reloads, reforks and changes of size so far, for statistics.
+#[derive(Default, Clone)]
+struct History {
+    reloads: ReloadsSnapshot,
+    reforks: ReforksSnapshot,
+    /// When the running or last one of both began.
+    began: Option<SystemTime>,
+    size: Option<SizeChange>,
 }
 
 /// The subjects that do not decide which processes exist.
@@ -170,7 +179,15 @@ impl Supervisor {
 
     fn processes(&self) -> Processes {
         let pids = self.templates.values().map(|template| template.process.pid());
-        let (reloads, reforks) = self.outbox.history.changes(self.reconciler.reload_stage(Instant::now()));
+        let History { mut reloads, mut reforks, began, .. } = self.outbox.history.clone();
+        let stage = self.reconciler.reload_stage(Instant::now());
+        if let Some(((kind, stage, text), started_at)) = stage.zip(began) {
+            let running = Some(Running { stage, text, started_at });
+            match kind {
+                ReloadKind::Reload => reloads.running = running,
+                ReloadKind::Refork => reforks.running = running,
+            }
+        }
         Processes {
             workers: self.reconciler.rows().collect(),
             templates: pids.filter(|pid| *pid > 0).collect(),

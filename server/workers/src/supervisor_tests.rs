@@ -3,11 +3,11 @@
 use super::*;
 use crate::process::{ExitStatus, ReleaseId};
 use crate::progress::Progress;
-use crate::reconciler::End as Ended;
+use crate::reconciler::{End as Ended, Milestone};
 use crate::spawner::{BootConfig, Handoff, TemplateMessage};
 use queue::{Admission, PoolIndex, QueueKey};
 use settings::Settings;
-use stats::DeathCause;
+use stats::{DeathCause, ReloadOutcome, ReloadStage, ReloadWish};
 use std::os::unix::fs::FileExt;
 use tokio::sync::watch;
 use wire::scoreboard::{Serving, link_at, thread_at};
@@ -152,6 +152,31 @@ impl Scene {
     fn state(&self) -> Option<WorkerState> {
         self.supervisor.reconciler.rows().find(|row| row.serial == 1).map(|row| row.state)
     }
+}
+
+#[test]
+fn what_runs_has_a_beginning_and_what_has_ended_is_counted() {
+    let reloaded = |outcome, text: &str| {
+        let took = Duration::from_secs(4);
+        Milestone::Reloaded { outcome, release: FIRST_RELEASE, changed: false, text: text.to_owned(), took }
+    };
+    with_scene(async |scene| {
+        scene.commanded(Command::Reload(ReloadWish::Reload, None));
+        let running = scene.supervisor.processes().reloads.running.unwrap();
+        assert_eq!(running.stage, ReloadStage::Booting);
+        let ends = [
+            reloaded(ReloadOutcome::Done, "the new code serves (4.0 s); for 30 s there is a way back"),
+            Milestone::Superseded,
+        ];
+        ends.into_iter().for_each(|end| scene.supervisor.reached(end));
+        let shown = scene.supervisor.processes().reloads;
+        let last = shown.last.unwrap();
+        assert_eq!((last.took_s, last.text.as_str()), (4.0, "the new code serves (4.0 s)"));
+        let counts = [ReloadOutcome::Done, ReloadOutcome::Superseded, ReloadOutcome::Failed];
+        assert_eq!(counts.map(|outcome| shown.counts.of(outcome)), [1, 1, 0]);
+        scene.supervisor.reached(reloaded(ReloadOutcome::Failed, "a; b"));
+        assert_eq!(scene.supervisor.processes().reloads.last.unwrap().text, "a; b");
+    });
 }
 
 fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {

@@ -5,7 +5,7 @@
 //! upgrade.
 
 use super::Predecessor;
-use stats::{Ended, Running, UpgradeOutcome, UpgradesSnapshot};
+use stats::{Ended, ReloadStage, Running, UpgradeOutcome, UpgradesSnapshot};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
@@ -31,14 +31,14 @@ impl UpgradeRecord {
     }
 
     /// Records progress. The first step begins the upgrade.
-    pub(crate) fn step(&self, stage: &str, text: &str) {
+    pub(crate) fn step(&self, stage: ReloadStage, text: &str) {
         let mut recorded = self.0.borrow_mut();
         let before = recorded.told.running.take();
         if before.is_none() {
             recorded.begun = Instant::now();
         }
         let started_at = before.map_or_else(SystemTime::now, |before| before.started_at);
-        recorded.told.running = Some(Running { stage: stage.to_owned(), text: text.to_owned(), started_at });
+        recorded.told.running = Some(Running { stage, text: text.to_owned(), started_at });
     }
 
     /// Ends the waiting of a queued upgrade, which now begins or is refused.
@@ -71,16 +71,16 @@ mod tests {
     #[test]
     fn an_upgrade_is_told_from_its_first_step_to_its_end() {
         let record = UpgradeRecord::new(None);
-        record.step("starting", "process 7 is started");
+        record.step(ReloadStage::Starting, "process 7 is started");
         let begun = record.snapshot().running.unwrap();
-        record.step("booting", "the app is loaded");
+        record.step(ReloadStage::Booting, "the app is loaded");
         let running = record.snapshot().running.unwrap();
-        assert_eq!((running.stage.as_str(), running.started_at), ("booting", begun.started_at));
+        assert_eq!((running.stage, running.started_at), (ReloadStage::Booting, begun.started_at));
         record.ended(UpgradeOutcome::Failed, "it did not boot");
         let told = record.snapshot();
         assert_eq!((record.counted(), told.running), ((1, 0), None));
         assert_eq!(told.last.unwrap().text, "it did not boot");
-        record.step("waiting", "the program before finishes its requests");
+        record.step(ReloadStage::Waiting, "the program before finishes its requests");
         record.waited();
         assert_eq!((record.counted(), record.snapshot().running), ((1, 0), None));
     }

@@ -132,16 +132,16 @@ impl<'a> Lifecycle<'a> {
             Notice::Log(text) => self.server.logs.error.write(&text),
             Notice::Stop => self.signal(SignalAction::Stop).await,
             Notice::Reloading => self.server.systemd.reloading("Loading the app again"),
-            Notice::ReloadEnded => {
+            Notice::Reloaded(release) => {
+                if self.server.releases.in_force().id != release {
+                    self.log(self.server.releases.put_in_force(release));
+                    let release = self.server.releases.in_force();
+                    crate::memory::follow(&release.settings);
+                    self.renew_cache(&release.settings);
+                    self.server.services.replace(&release.settings, release.services.clone());
+                }
                 self.server.releases.end_trial();
                 self.server.systemd.reloaded();
-            }
-            Notice::Reloaded(release) => {
-                self.log(self.server.releases.put_in_force(release));
-                let release = self.server.releases.in_force();
-                crate::memory::follow(&release.settings);
-                self.renew_cache(&release.settings);
-                self.server.services.replace(&release.settings, release.services.clone());
             }
             Notice::Declared { release, services, files } => {
                 self.log(self.server.releases.declared(release, services.clone(), &files));

@@ -16,7 +16,7 @@ use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
 use cache::{Purge, Store};
 use net::task::spawn_local;
-use stats::{ReloadStep, ServerState, UpgradeOutcome};
+use stats::{ReloadStage, ReloadStep, ServerState, UpgradeOutcome};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -168,10 +168,10 @@ struct Reporter {
 }
 
 impl Reporter {
-    fn step(&self, stage: &str, text: &str) {
+    fn step(&self, stage: ReloadStage, text: &str) {
         self.record.step(stage, text);
         self.log.write(&format!("upgrade: {text}"));
-        self.send(ReloadStep::Step { stage: stage.to_owned(), text: text.to_owned() });
+        self.send(ReloadStep::Step { stage, text: text.to_owned() });
     }
 
     fn done(&self, done: String) {
@@ -211,15 +211,18 @@ async fn run(
 ) -> TakeoverResult {
     let begun = Instant::now();
     let mut new = Successor::start(&started, offer).await?;
-    reporter.step("starting", &format!("process {} is started", new.pid()));
+    reporter.step(ReloadStage::Starting, &format!("process {} is started", new.pid()));
     let ready = tokio::select! {
-        ready = new.ready(|text| reporter.step("booting", text)) => ready,
+        ready = new.ready(|text| reporter.step(ReloadStage::Booting, text)) => ready,
         _ = cancelled => Err("the server is stopping".to_owned()),
     };
     let taken = match ready {
         Ok(()) => {
             let seconds = begun.elapsed().as_secs_f64();
-            reporter.step("handing over", &format!("process {} could serve ({seconds:.1} s)", new.pid()));
+            reporter.step(
+                ReloadStage::HandingOver,
+                &format!("process {} could serve ({seconds:.1} s)", new.pid()),
+            );
             interruptions.freeze(true);
             new.take_over(&interruptions.in_force()).await
         }
@@ -247,7 +250,8 @@ impl Upgrades {
             );
         }
         if self.predecessor.is_some() && self.old.is_some() && self.queued.is_none() {
-            reporter.step("waiting", "the program from before the last upgrade finishes its requests");
+            reporter
+                .step(ReloadStage::Waiting, "the program from before the last upgrade finishes its requests");
             self.queued = Some(reporter);
             return;
         }

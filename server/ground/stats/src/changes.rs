@@ -3,6 +3,7 @@
 
 use crate::counts::{CountedKind, Counts};
 use crate::figures::{Label, Metric, Page, Value};
+use crate::reloads::ReloadStage;
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
@@ -10,8 +11,7 @@ use std::time::{Duration, SystemTime};
 /// A running change, or the time after a change during which it can be undone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Running {
-    /// The stage, in one or two words.
-    pub stage: String,
+    pub stage: ReloadStage,
     /// The current state as a sentence for users.
     pub text: String,
     #[serde(with = "when")]
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn an_end_is_counted_and_nothing_runs_after_it() {
         let running =
-            Running { stage: "booting".to_owned(), text: String::new(), started_at: SystemTime::UNIX_EPOCH };
+            Running { stage: ReloadStage::Booting, text: String::new(), started_at: SystemTime::UNIX_EPOCH };
         let mut changes = Changes { running: Some(running), ..Changes::default() };
         for outcome in [Failed, Done, Done] {
             changes.ended(Ended::new(outcome, "", Duration::ZERO, SystemTime::UNIX_EPOCH));

@@ -72,8 +72,8 @@ pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Fault, OpenConnection, Recorder};
 pub use reloads::{
-    ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadStep,
-    ReloadWish, ReloadsSnapshot, UpgradeOutcome, UpgradesSnapshot,
+    ReforkOutcome, ReforksSnapshot, ReloadOutcome, ReloadStage, ReloadStep, ReloadWish, ReloadsSnapshot,
+    UpgradeOutcome, UpgradesSnapshot,
 };
 pub use route::{RouteOrder, RouteSnapshot, RoutesSnapshot, share_out};
 pub use scrape::metrics;

@@ -1,8 +1,8 @@
 //! The words of reloads, for everything that orders, carries out, follows or counts one: the [wish](ReloadWish),
-//! the [steps](ReloadStep), and the [outcome](ReloadOutcome). Reforks and upgrades have outcomes of their own.
+//! the [steps](ReloadStep) with their [stages](ReloadStage), and the [outcome](ReloadOutcome). Reforks and upgrades have outcomes of their own.
 
-use crate::changes::{Changes, Ended, Running};
-use crate::counts::{Counts, kinds};
+use crate::changes::Changes;
+use crate::counts::kinds;
 use serde::{Deserialize, Serialize};
 
 /// An order to change the code in force. All orders (the control socket, USR1, `tmp/restart.txt`, Puma's
@@ -24,8 +24,7 @@ pub enum ReloadWish {
 #[serde(rename_all = "snake_case", untagged)]
 pub enum ReloadStep {
     Step {
-        /// The stage, in one word.
-        stage: String,
+        stage: ReloadStage,
         /// The same as a sentence for users.
         text: String,
     },
@@ -57,6 +56,34 @@ impl ReloadStep {
 }
 
 kinds! {
+    /// A stage of a reload, a refork or an upgrade.
+    pub enum ReloadStage {
+        /// Another change is under way; this one follows it.
+        Waiting = "waiting",
+        /// In place: old workers leave before the new code is loaded.
+        Vacating = "vacating",
+        /// Memory is checked, and the app is loaded.
+        Booting = "booting",
+        /// The first worker answers requests of the server's own.
+        Probing = "probing",
+        /// The first worker serves a share of the requests.
+        Watching = "watching",
+        /// Workers are replaced.
+        Rolling = "rolling",
+        /// All workers are new; the old template stays for a while.
+        Settling = "settling",
+        /// The old code remains, or takes over again.
+        Reverting = "reverting",
+        /// Of a refork: the successor of a warm worker boots.
+        Replacing = "replacing",
+        /// Of a refork: a warm worker finishes its requests and becomes the next template.
+        Becoming = "becoming",
+        /// Of an upgrade: the new program starts.
+        Starting = "starting",
+        /// Of an upgrade: the new program takes over.
+        HandingOver = "handing over",
+    }
+
     pub enum ReloadOutcome {
         /// The new code serves.
         Done = "done",
@@ -98,15 +125,9 @@ impl ReloadOutcome {
     }
 }
 
-/// The number of reloads since the start of the server, by outcome.
-pub type ReloadCounts = Counts<ReloadOutcome>;
-/// A running reload, or the time after a reload during which it can be undone. The stages are `booting`,
-/// `probing`, `watching`, `rolling`, `settling` and `reverting`.
-pub type ReloadStage = Running;
-pub type ReloadEnd = Ended<ReloadOutcome>;
 /// The statistics of reloads.
 pub type ReloadsSnapshot = Changes<ReloadOutcome>;
-/// The statistics of reforks. The stages are `replacing`, `becoming`, `rolling` and `settling`.
+/// The statistics of reforks.
 pub type ReforksSnapshot = Changes<ReforkOutcome>;
 /// The statistics of upgrades. The counts include those of all programs that have handed over to each other
 /// up to this one.
@@ -115,7 +136,7 @@ pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CountedKind;
+    use crate::{CountedKind, Counts};
     use serde::de::DeserializeOwned;
     use std::fmt;
 
@@ -143,7 +164,7 @@ mod tests {
 
     #[test]
     fn steps_are_lines_of_json() {
-        let step = ReloadStep::Step { stage: "booting".into(), text: "x".into() };
+        let step = ReloadStep::Step { stage: ReloadStage::Booting, text: "x".into() };
         let steps = [
             (step, r#"{"stage":"booting","text":"x"}"#),
             (ReloadStep::end(Ok("y".into())), r#"{"done":"y"}"#),

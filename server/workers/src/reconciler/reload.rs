@@ -30,7 +30,7 @@ use super::templates::Census;
 use super::*;
 use crate::deaths;
 use crate::trial::Figures;
-use stats::{ReforkOutcome, ReloadOutcome, ReloadStep, ReloadWish};
+use stats::{ReforkOutcome, ReloadOutcome, ReloadStage, ReloadStep, ReloadWish};
 
 /// The time limit of the memory check.
 const WEIGHING: Duration = Duration::from_secs(10);
@@ -270,9 +270,9 @@ impl Reconciler {
     }
 
     /// Returns what is under way, its stage, and the same as a sentence.
-    pub fn reload_stage(&self, now: Instant) -> Option<(ReloadKind, &'static str, String)> {
+    pub fn reload_stage(&self, now: Instant) -> Option<(ReloadKind, ReloadStage, String)> {
         let reload = &self.rules.reload;
-        let stage = self.stage_name()?;
+        let stage = self.stage()?;
         let TakeoverState { new, wanted, .. } = self.reload_facts();
         let ready = new.ready.min(wanted);
         let left = |until: Instant| until.saturating_duration_since(now).as_secs_f64();
@@ -295,19 +295,19 @@ impl Reconciler {
         Some((reload.course.kind, stage, text))
     }
 
-    /// Returns the name of the state that users see, or `None` if nothing is under way.
-    fn stage_name(&self) -> Option<&'static str> {
+    /// Returns the stage that users see, or `None` if nothing is under way.
+    fn stage(&self) -> Option<ReloadStage> {
         Some(match self.rules.reload.state {
             State::Idle => return None,
-            State::Vacating { .. } => "vacating",
-            State::Replacing { .. } => "replacing",
-            State::Booting { .. } if self.rules.reload.is_refork() => "becoming",
-            State::Weighing { .. } | State::Booting { .. } => "booting",
-            State::Probing => "probing",
-            State::Watching { .. } => "watching",
-            State::Rolling { .. } => "rolling",
-            State::Settling { .. } => "settling",
-            State::Abandoning { .. } | State::Returning { .. } => "reverting",
+            State::Vacating { .. } => ReloadStage::Vacating,
+            State::Replacing { .. } => ReloadStage::Replacing,
+            State::Booting { .. } if self.rules.reload.is_refork() => ReloadStage::Becoming,
+            State::Weighing { .. } | State::Booting { .. } => ReloadStage::Booting,
+            State::Probing => ReloadStage::Probing,
+            State::Watching { .. } => ReloadStage::Watching,
+            State::Rolling { .. } => ReloadStage::Rolling,
+            State::Settling { .. } => ReloadStage::Settling,
+            State::Abandoning { .. } | State::Returning { .. } => ReloadStage::Reverting,
         })
     }
 
@@ -350,7 +350,7 @@ impl Reconciler {
         }
         let Some(what) = self.replaces_workers() else { return self.begin_reload(wish, caller) };
         let text = format!("{what} is under way; this one follows it");
-        self.tell(caller, ReloadStep::Step { stage: "waiting".to_owned(), text });
+        self.tell(caller, ReloadStep::Step { stage: ReloadStage::Waiting, text });
         if let Some((_, older)) = self.rules.reload.waiting.replace((wish, caller)) {
             self.reached(Milestone::Superseded);
             self.end_for(older, Err("a newer reload has taken its place".to_owned()));

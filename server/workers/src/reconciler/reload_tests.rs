@@ -50,7 +50,7 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
     world.carry_out(acts);
     let shown = |world: &World| {
         let (_, stage, text) = world.machine.reload_stage(world.now).unwrap();
-        (stage, text)
+        (stats::CountedKind::name(stage), text)
     };
     assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
     until(&mut world, "watching");

@@ -211,7 +211,7 @@ impl World {
     }
 
     pub(super) fn stage(&self) -> Option<&'static str> {
-        self.machine.reload_stage(self.now).map(|(_, stage, _)| stage)
+        self.machine.reload_stage(self.now).map(|(_, stage, _)| stats::CountedKind::name(stage))
     }
 
     /// Requests a reload and returns the number of reloads that this has begun, 0 or 1.

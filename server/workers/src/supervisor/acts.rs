@@ -7,6 +7,7 @@ use crate::process::WorkerSignal;
 use crate::progress::Progress;
 use crate::reconciler::{Hopeless, Milestone, ReloadKind, Signals, Trial};
 use crate::spawner::Template;
+use stats::{Ended, ReloadOutcome};
 use sys::process::catches_dump;
 
 /// The message when start-up is given up because templates keep dying.
@@ -52,9 +53,18 @@ impl Supervisor {
         None
     }
 
-    fn reached(&mut self, milestone: Milestone) {
-        self.outbox.history.reached(&milestone);
+    pub(super) fn reached(&mut self, milestone: Milestone) {
+        let (now, history) = (SystemTime::now(), &mut self.outbox.history);
         match milestone {
+            Milestone::Began(_) => history.began = Some(now),
+            Milestone::Superseded => history.reloads.counts.count(ReloadOutcome::Superseded),
+            Milestone::Reforked { outcome, text, took } => {
+                history.reforks.ended(Ended::new(outcome, &text, took, now));
+            }
+            Milestone::Resized { from, to, why } => {
+                let [from, to] = [from, to].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+                history.size = Some(SizeChange { at: now, from, to, why });
+            }
             Milestone::Settled => self.notify(Notice::Settled),
             Milestone::Hopeless(why) => {
                 self.shared.to_all(|| ThreadMessage::Hopeless);
@@ -64,14 +74,19 @@ impl Supervisor {
                 }));
             }
             Milestone::Empty => self.outbox.empty = true,
-            Milestone::Reloaded { release, changed, .. } => {
+            Milestone::Reloaded { outcome, release, changed, text, took } => {
+                // The rest of the text concerns the time after the reload and becomes outdated.
+                let lasting = match outcome {
+                    ReloadOutcome::Done => text.split(';').next().unwrap_or_default(),
+                    _ => &text,
+                };
+                history.reloads.ended(Ended::new(outcome, lasting, took, now));
+                self.notify(Notice::Reloaded(release));
                 self.publish(release);
                 if changed {
                     self.reloaded_size();
                 }
-                self.notify(Notice::ReloadEnded);
             }
-            _ => {}
         }
     }
 

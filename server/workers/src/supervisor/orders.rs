@@ -154,7 +154,7 @@ pub enum Notice {
     Stop,
     /// New code is loaded.
     Reloading,
-    /// This release serves, and the one before does not.
+    /// A reload has ended, with or without success, and this release serves.
     Reloaded(ReleaseId),
     /// The app of a release has been loaded, for a reload or because its template had died.
     Declared {
@@ -163,8 +163,6 @@ pub enum Notice {
         /// How its middleware handles files.
         files: Vec<String>,
     },
-    /// A reload has ended, with or without success.
-    ReloadEnded,
 }
 
 /// The processes of a pool, their sizing, and the history of reloads and reforks.

@@ -64,7 +64,8 @@ impl Sampler {
 impl Supervisor {
     pub(super) fn sizing(&self) -> Sizing {
         let (Range { min, max }, pinned) = self.reconciler.range();
-        let (wanted, last) = (self.reconciler.wish().counts[&PoolIndex::DEFAULT], self.outbox.history.size());
+        let (wanted, last) =
+            (self.reconciler.wish().counts[&PoolIndex::DEFAULT], self.outbox.history.size.clone());
         Sizing { wanted, min, max, pinned, last }
     }
 

@@ -98,12 +98,11 @@ impl Supervisor {
         Ok(BootConfig { unlink: in_force.unlink.clone(), ..boot })
     }
 
-    /// Puts a release in force, for the front too.
+    /// Starts templates of this release from now on.
     pub(super) fn publish(&mut self, release: ReleaseId) {
         if self.options.boot.release == release {
             return;
         }
-        self.notify(Notice::Reloaded(release));
         match self.boot_config(release) {
             Ok(boot) => self.options.boot = boot,
             Err(why) => self.log(format!("release {release} serves, but cannot be started again: {why}")),

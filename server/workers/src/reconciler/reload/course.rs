@@ -407,12 +407,12 @@ impl Reconciler {
 
     /// Reports a step to the log and to the caller. Reforks have neither.
     pub(super) fn step(&mut self, text: String) {
-        let Some(stage) = self.stage_name().filter(|_| !self.rules.reload.is_refork()) else { return };
+        let Some(stage) = self.stage().filter(|_| !self.rules.reload.is_refork()) else { return };
         let reload = &mut self.rules.reload;
         reload.course.said.clone_from(&text);
         let caller = reload.course.caller;
         self.log(format!("reload: {stage}: {text}"));
-        self.tell(caller, ReloadStep::Step { stage: stage.to_owned(), text });
+        self.tell(caller, ReloadStep::Step { stage, text });
     }
 
     pub(super) fn end_for(&mut self, caller: Option<Caller>, result: Result<String, String>) {
