@@ -49,7 +49,6 @@ pub mod refork;
 mod reload;
 mod sizes;
 mod templates;
-mod wish;
 mod workers;
 
 use crate::deaths::{Cause, WorkerExit};
@@ -64,7 +63,6 @@ pub use sizes::slots_for;
 use stats::WorkerState;
 use std::time::{Duration, Instant};
 use templates::{GenerationState, Role, Template};
-pub use wish::*;
 use workers::{State, Worker};
 
 /// The generation of a new reconciler.
