@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use workers::Shared;
-use workers::reconciler::FIRST_RELEASE;
+use workers::reconciler::{Capabilities, FIRST_RELEASE};
 use workers::spawner::{BootConfig, Handoff, Prepared, without_fork};
 use workers::supervisor::{
     AppFacts, BootError, Command, Notice, Options, Processes, ReleaseReader, Supervisor,
@@ -180,7 +180,7 @@ impl BootedWorkers {
         let notify = move |notice| drop(sender.send(notice));
         let app = self.0.as_ref().and_then(|supervisor| {
             let facts = supervisor.facts()?.clone();
-            Some(RunningApp { facts, shared: supervisor.shared() })
+            Some(RunningApp { facts, shared: supervisor.shared(), source: supervisor.source() })
         });
         let task = match self.0 {
             Some(supervisor) => net::task::spawn_local(supervisor.run(orders, notify)),
@@ -204,12 +204,18 @@ pub(crate) struct RunningWorkers {
 pub(crate) struct RunningApp {
     pub(crate) facts: AppFacts,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) source: Capabilities,
 }
 
 impl RunningWorkers {
     /// Returns the app, if there is one.
     pub(crate) fn app(&self) -> Option<&RunningApp> {
         self.app.as_ref()
+    }
+
+    /// Returns whether the app's process has started this one.
+    pub(crate) fn are_attached(&self) -> bool {
+        self.app.as_ref().is_some_and(|app| app.source.starts_server)
     }
 
     /// Returns the template's report about the app.

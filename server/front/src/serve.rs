@@ -111,7 +111,6 @@ async fn run(
     predecessor: Option<Rc<Predecessor>>,
     attached: Option<Arc<UnixStream>>,
 ) -> Result<(), String> {
-    let is_attached = attached.is_some();
     let (begun, started) = (Instant::now(), SystemTime::now());
     raise_open_files();
     if let Some(old) = &predecessor {
@@ -178,10 +177,10 @@ async fn run(
         releases.declared(releases.in_force().id, facts.services.clone(), &facts.files);
     }
     let reloads = Reloads::new(workers.commands.clone());
-    if !is_attached && workers.app().is_some() {
+    if workers.app().is_some_and(|app| app.source.can_replace) {
         restart_file.follow(&reloads);
     }
-    let banner = Banner::new(&settings, workers.facts(), control_lines, begun, is_attached);
+    let banner = Banner::new(&settings, workers.facts(), control_lines, begun, workers.are_attached());
     let record = UpgradeRecord::new(predecessor.as_deref());
     let snapshotter =
         Snapshotter::new(&releases, &workers, &threads, &encryption, &interruptions, &record, started);
@@ -201,7 +200,6 @@ async fn run(
         observer,
         interruptions,
         systemd,
-        attached: is_attached,
         sockets,
         workers,
         reloads,

@@ -28,8 +28,8 @@ use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, Change, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, ReloadKind, Row, Timeouts, Wish, recycle,
-    slots_for,
+    Act, Capabilities, Change, FIRST, FIRST_RELEASE, Health, Phase, Reconciler, ReloadKind, Row, Timeouts,
+    Wish, recycle, slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
@@ -170,6 +170,11 @@ impl Supervisor {
     /// Returns the state that the front threads share.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
+    }
+
+    /// Returns what the source of the workers can do.
+    pub fn source(&self) -> Capabilities {
+        self.reconciler.source()
     }
 
     /// Returns the facts about the app from the newest template that has loaded it.

@@ -111,7 +111,7 @@ impl<'a> Lifecycle<'a> {
                 _ = tunnels.recv() => return,
                 () = tokio::time::sleep_until(until) => return,
                 (_, action) = signals.next() => match action {
-                    SignalAction::Interrupt if !self.server.attached => return,
+                    SignalAction::Interrupt if !self.server.workers.are_attached() => return,
                     _ => {}
                 },
             }
@@ -191,7 +191,7 @@ impl<'a> Lifecycle<'a> {
         let effect = match action {
             SignalAction::Stop if self.lame_until.is_some() => format!("{}, at once", ending()),
             SignalAction::Stop => ending(),
-            SignalAction::Interrupt if self.server.attached => {
+            SignalAction::Interrupt if self.server.workers.are_attached() => {
                 "left to the program that this server runs in".to_owned()
             }
             SignalAction::Interrupt if self.interrupted => "ending at once".to_owned(),
@@ -241,7 +241,7 @@ impl<'a> Lifecycle<'a> {
                 self.server.order(Command::Leave).await;
                 self.leave();
             }
-            SignalAction::Interrupt if self.server.attached => {}
+            SignalAction::Interrupt if self.server.workers.are_attached() => {}
             SignalAction::Interrupt if self.interrupted => {
                 self.halted = true;
                 self.server.order(Command::Halt).await;

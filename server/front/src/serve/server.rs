@@ -30,8 +30,6 @@ pub(super) struct Server<'a> {
     pub(super) systemd: Rc<Notifier>,
     pub(super) observer: Observer,
     pub(super) interruptions: Interruptions,
-    /// Whether the worker is the process that started this one.
-    pub(super) attached: bool,
     pub(super) sockets: Sockets,
     pub(super) workers: RunningWorkers,
     pub(super) reloads: Reloads,

@@ -244,7 +244,7 @@ impl Upgrades {
     async fn asked(&mut self, steps: Option<Steps>, server: &mut Server<'_>) {
         let (log, record) = (server.logs.error.clone(), self.record.clone());
         let reporter = Reporter { log, steps, record };
-        if server.attached {
+        if server.workers.are_attached() {
             return reporter.refused(
                 "this server was started by a Ruby process, which would keep using the old program: restart that process instead",
             );
