@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wire::times::Times;
-use wire::used::Used;
+use wire::used::{Remarks, Used};
 use wire::{Frame, FrameKind, frame, profile, request, response, route, traces};
 
 fn decode(frame: &Frame<'_>) {
@@ -48,6 +48,12 @@ fn decode(frame: &Frame<'_>) {
         FrameKind::Used => {
             if let Ok(used) = Used::decode(frame.payload) {
                 assert_eq!(used.to_bytes()[..], frame.payload[..wire::used::LEN]);
+                if let Ok(remarks) = Remarks::decode(frame.payload)
+                    && frame.payload.len() > wire::used::LEN
+                {
+                    let end = wire::used::LEN + wire::used::REMARKS_LEN;
+                    assert_eq!(remarks.to_bytes()[..], frame.payload[wire::used::LEN..end]);
+                }
             }
         }
         FrameKind::Profile => assert!(profile::Records::new(frame.payload).count() <= frame.payload.len()),

@@ -4,9 +4,10 @@ use planner::capacity::Resource;
 use planner::facts::Size;
 use planner::format::{count, figure, millis, percent, whole};
 use planner::sizing::{Cost, Load, Sizing};
+use text::people::wrapped;
 
 use crate::options::{Inputs, MONTH};
-use crate::table::{lines, wrapped};
+use crate::table::lines;
 
 const WIDTH: usize = 96;
 

@@ -16,26 +16,6 @@ pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// Wraps `text` to `width`. The indentation of the first line is kept; further lines are indented by `indent` more.
-pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
-    let words = text.trim_start();
-    let blanks = text.len() - words.len();
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = " ".repeat(blanks);
-    let mut empty = true;
-    for word in words.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(std::mem::replace(&mut line, " ".repeat(blanks + indent)));
-        } else if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    lines.push(line);
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,13 +26,5 @@ mod tests {
         let found = lines(&[row(&["", "busy", "µ"]), row(&["one", "4 %", "12"]), row(&["three"])]);
         assert_eq!(found, ["       busy   µ", "one     4 %  12", "three"]);
         assert!(lines(&[]).is_empty());
-    }
-
-    #[test]
-    fn words_are_not_broken() {
-        assert_eq!(wrapped("one two three four", 9, 2), "one two\n  three\n  four");
-        assert_eq!(wrapped("  one two three", 9, 1), "  one two\n   three");
-        assert_eq!(wrapped("unbreakable", 3, 2), "unbreakable");
-        assert_eq!(wrapped("", 3, 2), "");
     }
 }

@@ -3,13 +3,13 @@
 use crate::client::{ControlClient, ask, explain, order, show, value};
 use crate::table::span;
 use serde_json::Value;
-use stats::{RouteOrder, RouteSnapshot, RoutesSnapshot};
+use stats::{Finding, RouteOrder, RouteSnapshot, RoutesSnapshot};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use text::people::grouped;
+use text::people::{grouped, wrapped};
 
 /// The widest table, in columns.
 const WIDTH: usize = 100;
@@ -64,7 +64,7 @@ pub fn routes_command(dir: &Path, client: &ControlClient, wish: &RoutesOrder) ->
     }
     // The table tells how many it leaves out.
     let limit = wish.limit.filter(|_| wish.json).map(|limit| format!("&limit={limit}")).unwrap_or_default();
-    let target = format!("/routes?sort={}{limit}", name(wish.sort));
+    let target = format!("/routes?sort={}&advice{limit}", name(wish.sort));
     show(ask(dir, client, &target, wish.json, |routes: RoutesSnapshot| table(&routes, wish)))
 }
 
@@ -161,7 +161,24 @@ fn table(routes: &RoutesSnapshot, wish: &RoutesOrder) -> String {
     if let Some(price) = &wish.price {
         text.push_str(&prices(shown, price, seconds));
     }
+    text.push_str(&advice(routes.advice.as_deref().unwrap_or_default()));
     text
+}
+
+/// Returns the section of the advice; empty without any.
+fn advice(findings: &[Finding]) -> String {
+    let sentences = findings.iter().map(|finding| {
+        let saves = format!("{:>4} ", format!("{:.0}%", 100.0 * finding.saves));
+        wrapped(&format!("{saves} {}", finding.text), WIDTH, 6)
+    });
+    let lines: Vec<String> = sentences.collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\nAdvice, with the part of the requests' time that it saves at most\n{}\n",
+            lines.join("\n")
+        ),
+    }
 }
 
 /// Returns the titles, and a line for each route. `seconds`: the time of the figures; `width`: that of a line, in columns.
@@ -196,7 +213,7 @@ fn prices(routes: &[RouteSnapshot], price: &RoutePrice, seconds: f64) -> String 
 }
 
 /// Cuts a name to so many characters. Its end tells more than its middle.
-fn cut(name: &str, width: usize) -> String {
+pub fn cut(name: &str, width: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width {
         return name.to_owned();
@@ -248,6 +265,7 @@ mod tests {
             taken_at: since + Duration::from_secs(100),
             limit: 200,
             routes: vec![named, file],
+            advice: None,
         }
     }
 

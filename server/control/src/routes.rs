@@ -46,8 +46,8 @@ enum Route {
     Cache(usize),
     /// The kept responses for a URL.
     Cached(String),
-    /// The figures by route: the order, the largest number, whether with buckets.
-    Routes(RouteOrder, usize, bool),
+    /// The figures by route: the order, the largest number, whether with buckets, whether with advice.
+    Routes(RouteOrder, usize, bool, bool),
     ResetRoutes,
     Purge,
     Heap(HeapWish),
@@ -325,8 +325,11 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             written(source.history.borrow().to_json())
         }
         Route::Cache(limit) => written(serde_json::to_string_pretty(&source.provider.cache(limit))),
-        Route::Routes(order, limit, buckets) => {
+        Route::Routes(order, limit, buckets, advice) => {
             let mut routes = source.provider.routes().await.sorted(order);
+            if advice {
+                routes.advice = Some(stats::advice::advise(&routes, &source.provider.stats().await));
+            }
             routes.routes.truncate(limit);
             written(serde_json::to_string_pretty(&if buckets { routes } else { routes.without_buckets() }))
         }
@@ -435,13 +438,15 @@ const ENDPOINTS: [Endpoint; 28] = [
     get(
         &["/routes"],
         "what each route of the app takes: time, queue, CPU, queries; ?sort=time, cpu, requests, queue, sql or alloc; ?limit=N; \
-         ?buckets adds the histograms' buckets",
+         ?buckets adds the histograms' buckets, ?advice what should be changed",
         |query| {
             let order = query.given("sort").map_or(Some(RouteOrder::default()), RouteOrder::named);
             match (order, query.limit(usize::MAX)) {
                 (None, _) => Route::UnknownOrder,
                 (_, None) => Route::BadLimit,
-                (Some(order), Some(limit)) => Route::Routes(order, limit, query.on("buckets")),
+                (Some(order), Some(limit)) => {
+                    Route::Routes(order, limit, query.on("buckets"), query.on("advice"))
+                }
             }
         },
     ),
@@ -685,8 +690,11 @@ mod tests {
         assert_eq!(get("/deaths?token=x"), Route::Deaths(usize::MAX));
         assert_eq!(get("/deaths?limit=3"), Route::Deaths(3));
         assert_eq!(get("/deaths?limit=none"), Route::BadLimit);
-        assert_eq!(get("/routes"), Route::Routes(RouteOrder::Time, usize::MAX, false));
-        assert_eq!(get("/routes?sort=cpu&limit=5&buckets"), Route::Routes(RouteOrder::Cpu, 5, true));
+        assert_eq!(get("/routes"), Route::Routes(RouteOrder::Time, usize::MAX, false, false));
+        assert_eq!(
+            get("/routes?sort=cpu&limit=5&buckets&advice"),
+            Route::Routes(RouteOrder::Cpu, 5, true, true)
+        );
         assert_eq!(get("/routes?sort=name"), Route::UnknownOrder);
         assert_eq!(get("/routes?limit=0"), Route::BadLimit);
         assert_eq!(get("/routes/reset"), Route::MethodNotAllowed("POST"));

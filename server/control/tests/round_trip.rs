@@ -81,7 +81,13 @@ impl Provider for Figures {
             ..RouteSnapshot::default()
         };
         let routes = vec![one("often", 9, 1.0), one("slow", 2, 50.0)];
-        RoutesSnapshot { since: SystemTime::UNIX_EPOCH, taken_at: SystemTime::now(), limit: 200, routes }
+        RoutesSnapshot {
+            since: SystemTime::UNIX_EPOCH,
+            taken_at: SystemTime::now(),
+            limit: 200,
+            routes,
+            advice: None,
+        }
     }
 
     fn heap(&self, wish: control::heap::HeapWish) -> oneshot::Receiver<String> {
@@ -313,6 +319,7 @@ fn snapshot() -> ServerSnapshot {
         ruby: RubyVersion::from("ruby 3.1.2p20"),
         rack: "2.2.4".into(),
         libraries: Vec::new(),
+        database_connections: None,
         environment: "production".into(),
         dir: "/srv/app".into(),
         pid: 99,

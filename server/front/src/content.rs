@@ -3,13 +3,13 @@
 //! Contract: a `Content` does not change. A request keeps the content that was in force at its start, also
 //! when a handler passes it on.
 
-use crate::caching::Proxied;
+use crate::caching::{self, Proxied};
 use crate::release::Serving;
 use crate::scripts::local::{LocalScripts, MatchedRoute};
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
 use crate::stamp::Stamp;
-use cache::{Cache, Origin};
+use cache::{Cache, Forecast, Origin};
 use handler::{Answered, Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
@@ -47,6 +47,8 @@ pub(crate) struct Content {
     app: Option<Rc<App>>,
     /// `None` if no response is kept.
     pub(crate) cache: Option<Rc<Cache>>,
+    /// The forecast of its hits; `None` if it is on.
+    pub(crate) forecast: Option<Forecast>,
     log: Log,
 }
 
@@ -69,7 +71,8 @@ impl Content {
         let sites = Rc::new(LocalSites::new(&release.sites, &log));
         let files = |of: &Arc<AppFiles>| public_files(of, &release.settings);
         let (files, tried) = (files(&release.files), serving.tried.as_ref().and_then(files));
-        Content { scripts, sites, files, tried, app, cache, log, serving }
+        let forecast = forecast(cache.is_none(), &release.settings);
+        Content { scripts, sites, files, tried, app, cache, forecast, log, serving }
     }
 
     /// Returns the content of the next release. Unchanged parts keep their state: opened files, connections
@@ -90,6 +93,7 @@ impl Content {
             tried: serving.tried.as_ref().and_then(files),
             app: self.app.clone(),
             cache: self.cache.clone(),
+            forecast: forecast(self.cache.is_none(), &release.settings),
             log: self.log.clone(),
             serving,
         }
@@ -112,6 +116,10 @@ impl Content {
             is_tried().then_some(&self.tried)
         }
     }
+}
+
+fn forecast(wanted: bool, settings: &Settings) -> Option<Forecast> {
+    wanted.then(|| Forecast::new(caching::policy(settings)))
 }
 
 /// Returns the caches of an app's files; `None` without any.

@@ -6,7 +6,7 @@ use crate::reply::{Reply, ReplyEvent};
 use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
-use handler::{Client, Failure, Trace};
+use handler::{Client, Failure, PlacedRemarks, Trace};
 use net::memory::{self, Reserved};
 use queue::{PoolIndex, QueueKey, Serial, Ticket, Turn};
 use settings::Settings;
@@ -216,6 +216,11 @@ impl Call {
     /// Records what the request has used.
     pub(crate) fn used(&self, used: Used) {
         self.trace.used.set(used);
+    }
+
+    /// Records remarks about the request.
+    pub(crate) fn remarked(&self, remarks: PlacedRemarks) {
+        self.trace.remarks.replace(Some(Box::new(remarks)));
     }
 
     pub(crate) fn asked(&self) -> Instant {

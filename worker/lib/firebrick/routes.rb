@@ -9,11 +9,11 @@ module Firebrick
 
     # Counts the queries of Sequel.
     module SequelQueries
-      def log_connection_yield(*)
+      def log_connection_yield(sql, *)
         Native::Queries.start(nil, nil, nil)
         super
       ensure
-        Native::Queries.finish(nil, nil, nil)
+        Native::Queries.finish(nil, nil, sql)
       end
     end
 
@@ -34,6 +34,36 @@ module Firebrick
       rescue StandardError
         nil
       end
+
+      # The characters of a query that are shown.
+      SHOWN = 120
+
+      # Returns the line of the app that makes a query, and the query without its values: "app/models/post.rb:12:
+      # SELECT ...". nil if no frame of the app is on the stack.
+      def place(sql)
+        line = line_of_app(caller_locations(1)) or return
+        text = sql.byteslice(0, 4 * SHOWN).scrub.gsub(/'[^']*(?:'|\z)|\b\d[\d.]*\b/, "?")
+        "#{line}: #{text.split.join(' ')[0, SHOWN]}"
+      end
+
+      # Returns the line of the app that has called a function in C, and the function: "app/report.rb:12: Array#sort".
+      # @param function [String, nil] nil: an operator without a frame of its own
+      def place_held(function)
+        line = line_of_app(caller_locations(1))
+        line && function ? "#{line}: #{function}" : line || function
+      end
+
+      # Returns file and line of the innermost frame in the app's folder, apart from the gems in it.
+      def line_of_app(frames)
+        folder = "#{Dir.pwd}/"
+        frame = frames.find do |one|
+          path = one.absolute_path || one.path
+          path.start_with?(folder) && !path.match?(%r{/(?:gems|vendor)/}) && !path.start_with?(OWN)
+        end
+        "#{(frame.absolute_path || frame.path).delete_prefix(folder)}:#{frame.lineno}" if frame
+      end
+
+      OWN = "#{__dir__}/"
 
       private
 

@@ -172,6 +172,7 @@ module Firebrick
       FIBERS = "fibers"
       JOB = "job"
       FILES = "files"
+      CONNECTIONS = "connections"
       SERVICE = "service"
       PLACE = "place"
       RESTART = "restart"

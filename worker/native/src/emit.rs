@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use wire::frame::{HEADER, append, finish, set_route};
 use wire::response::Suspended;
 use wire::times::Times;
-use wire::used::{self, Used};
+use wire::used::{self, Remarks, Used};
 use wire::{FrameKind, Header, flag};
 
 /// The size, in bytes, to which an unsent RESPONSE may grow. Beyond it, sending the body separately saves more than it costs.
@@ -21,22 +21,41 @@ const BODY: usize = 64 << 10;
 /// final times.
 #[inline]
 fn before(gvl: &Gvl, task: &Task, end: Option<&Times>, now_us: u64) {
-    let (route, outbox) = (task.route.get(), task.outbox());
-    if route != 0 && outbox.is_new(route) {
-        outbox.append(now_us, None, |out| wire::route::append(out, route, routes::name(gvl, route)));
-    }
-    if let Some(used) = end.and_then(|times| task.used(gvl, times)) {
-        outbox.append(now_us, None, |out| out.extend_from_slice(&used_frame(task, &used)));
+    let outbox = task.outbox();
+    name(gvl, outbox, task.route.get(), now_us);
+    if let Some((used, remarks)) = end.and_then(|times| task.used(gvl, times)) {
+        for place in places(remarks.as_ref()) {
+            name(gvl, outbox, place, now_us);
+        }
+        outbox.append(now_us, None, |out| {
+            out.extend_from_slice(&used_frame(task, &used, remarks.is_some()));
+            remarks.into_iter().for_each(|remarks| out.extend_from_slice(&remarks.to_bytes()));
+        });
     }
 }
 
-/// The bytes of a USED frame.
+/// Appends the name of this number (0: none), if it is new on the link.
+#[inline]
+fn name(gvl: &Gvl, outbox: &Outbox, number: u16, now_us: u64) {
+    if number != 0 && outbox.is_new(number) {
+        outbox.append(now_us, None, |out| wire::route::append(out, number, routes::name(gvl, number)));
+    }
+}
+
+/// Returns the numbers of the names of the places in remarks.
+fn places(remarks: Option<&Remarks>) -> impl Iterator<Item = u16> + use<> {
+    let numbers = remarks.map(|remarks| [remarks.repeats_at, remarks.held_at]);
+    numbers.into_iter().flatten().filter_map(|number| u16::try_from(number).ok())
+}
+
+/// The bytes of a USED frame without remarks.
 const USED: usize = HEADER + used::LEN;
 
-fn used_frame(task: &Task, used: &Used) -> [u8; USED] {
+/// Returns the frame, which remarks follow or not.
+fn used_frame(task: &Task, used: &Used, remarked: bool) -> [u8; USED] {
     let mut frame = [0; USED];
-    let header =
-        Header { len: used::LEN as u32, kind: FrameKind::Used, flags: 0, route: 0, id: task.id.get() };
+    let len = (used::LEN + if remarked { used::REMARKS_LEN } else { 0 }) as u32;
+    let header = Header { len, kind: FrameKind::Used, flags: 0, route: 0, id: task.id.get() };
     frame[..HEADER].copy_from_slice(&header.to_bytes());
     frame[HEADER..].copy_from_slice(&used.to_bytes());
     frame
@@ -178,10 +197,16 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     let times = task.times(now_us);
     let whole = |out: &mut Vec<u8>, start: usize| {
         wire::response::complete(&mut out[start..], times);
-        if let Some(used) = task.used(gvl, &times) {
-            let frame = used_frame(task, &used);
-            out.splice(start..start, frame);
+        let Some((used, remarks)) = task.used(gvl, &times) else { return };
+        let frame = used_frame(task, &used, remarks.is_some());
+        let Some(remarks) = remarks else { return drop(out.splice(start..start, frame)) };
+        let mut frames = Vec::new();
+        for place in places(Some(&remarks)).filter(|place| *place != 0 && task.outbox().is_new(*place)) {
+            wire::route::append(&mut frames, place, routes::name(gvl, place));
         }
+        frames.extend_from_slice(&frame);
+        frames.extend_from_slice(&remarks.to_bytes());
+        out.splice(start..start, frames);
     };
     if let Some(open) = task.open.take()
         && open.is_response

@@ -51,7 +51,7 @@ names! {
         interrupts: "interrupts", calls: "calls?", forget: "forget", raise: "raise",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
         is_client_gone: "client_gone?", fields: "fields", pos: "pos",
-        name: "name",
+        name: "name", place: "place", place_held: "place_held",
         watch_calls: "watch_calls", call_seen: "call_seen", call_blocked: "call_blocked",
     }
     keys {
@@ -71,7 +71,7 @@ names! {
         uri_pattern: "action_dispatch.route_uri_pattern",
     }
     symbols {
-        controller: "controller", action: "action", route_info: "route_info", name_key: "name", cached: "cached",
+        controller: "controller", action: "action", route_info: "route_info", name_key: "name", cached: "cached", sql: "sql",
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",

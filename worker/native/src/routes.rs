@@ -11,6 +11,8 @@
 //! | Rails | `action_dispatch.request.path_parameters`, a Hash | `posts#show` |
 //! | Rails 7.1 | `action_dispatch.route_uri_pattern`, where no action was found | method and pattern |
 //!
+//! Places in the app ([`crate::queries`], [`crate::holds`]) have numbers of the same table.
+//!
 //! The order is that in which one is mounted in another, the innermost first. Only frameworks that are loaded are asked for.
 //!
 //! Contract: a known name costs the look-ups in the env and one in a table, and allocates nothing. At most [`route::MOST`] names get a number, for as
@@ -20,6 +22,7 @@ use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::ruby::{self, Value};
 use crate::raw::slots::RootSlot;
+use crate::repeats::shape;
 use crate::worker::task::Task;
 use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
@@ -62,6 +65,22 @@ pub(crate) fn look_for_frameworks(gvl: &mut Gvl) {
 pub(crate) fn name(gvl: &Gvl, number: u16) -> &'static str {
     let at = usize::from(number).checked_sub(1);
     table(gvl, |table| at.and_then(|at| table.names.get(at)).copied().unwrap_or_default())
+}
+
+/// Returns a number for what a request is for while the app serves it: that of its route if the app's framework has said it, otherwise one of its
+/// path without its numbers.
+pub(crate) fn key(gvl: &mut Gvl, task: &'static Task) -> u64 {
+    let env = task.env.get();
+    if !env.is_hash(gvl) {
+        return 0;
+    }
+    match number(gvl, env) {
+        0 => {
+            let path = ruby::hash_get(gvl, env, names().path_info.get());
+            if path.is_string(gvl) { shape(path.bytes(gvl)) } else { 0 }
+        }
+        number => number.into(),
+    }
 }
 
 /// Finds the route of a request whose app has returned.
@@ -144,7 +163,7 @@ fn joined(gvl: &Gvl, first: &[u8], sign: &[u8], second: &[u8]) -> u16 {
 
 /// Returns the number of a name.
 #[inline]
-fn numbered(gvl: &Gvl, name: &[u8]) -> u16 {
+pub(crate) fn numbered(gvl: &Gvl, name: &[u8]) -> u16 {
     let name = &name[..name.len().min(route::LONGEST)];
     table(gvl, |table| match table.numbers.get(name) {
         Some(&number) => number,

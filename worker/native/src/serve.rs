@@ -16,7 +16,7 @@ use crate::raw::ruby::{self, Value};
 use crate::worker::place::place;
 use crate::worker::task::{CURRENT, Task};
 use crate::worker::{Step, worker};
-use crate::{collection, job, links, profile};
+use crate::{collection, holds, job, links, profile};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -27,6 +27,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     task.thread.ruby.set(Value::current_thread(gvl));
     gvl_wait::attach(gvl, &task.thread.gvl_wait);
     profile::attach(task.thread);
+    holds::attach(gvl, task.thread);
     tell(gvl, names().thread_started);
     if worker(gvl, |w| w.options.fibers > 0) {
         fiber_loop::serve(gvl, task);
@@ -35,6 +36,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     }
     tell(gvl, names().thread_ended);
     profile::detach(task.thread);
+    holds::detach(gvl, task.thread);
     // A thread killed by the app is replaced, to keep the number of threads.
     if worker(gvl, |w| w.thread_ends(task.thread.index)) {
         links::again(gvl, task.thread.index);

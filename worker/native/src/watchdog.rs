@@ -16,10 +16,12 @@
 //! 4. It can be stopped, so that a fork leaves the child no lock held by a thread that the child does not have.
 //! 5. With fibers it detects loops that have been blocked for long, and wakes the thread that takes their
 //!    backtraces ([`crate::fibers::blocking`]).
-//! 6. It allocates nothing: a second arena of malloc would cost each worker memory.
+//! 6. It looks for threads that keep the GVL while no request is taken up ([`crate::raw::hold`]).
+//! 7. It allocates nothing: a second arena of malloc would cost each worker memory.
 
 use crate::intake::Intake;
 use crate::outbox::Outbox;
+use crate::raw::hold::Hold;
 use crate::raw::os::{self, Wait, Wakeup, Work};
 use crate::raw::slice;
 use crate::stretch::Stretch;
@@ -36,6 +38,8 @@ const TICK: Duration = Duration::from_millis(3);
 const LONGEST: Duration = Duration::from_millis(250);
 /// Responses younger than this are left to the thread that made them, in microseconds.
 const FRESH_US: u64 = 1_000;
+/// Time without progress after which a computing thread may keep the GVL, in microseconds.
+const STILL_US: u64 = 5_000;
 /// Time without progress after which waiting requests are returned, microseconds.
 const RETURN_US: u64 = 10_000;
 /// The same with fibers. There only a computing request makes others wait, and a collection that scans
@@ -73,6 +77,8 @@ pub(crate) struct Watchdog {
     fibers: AtomicBool,
     /// The stretches of the threads whose loops are watched.
     stretches: Mutex<Vec<&'static Stretch>>,
+    /// The threads that are watched for keeping the GVL.
+    holds: Mutex<Vec<&'static Hold>>,
     /// Half of the time that a loop may be blocked, in microseconds; 0 while none is watched.
     half_us: AtomicU64,
     /// Wakes the thread that takes the backtrace of a loop that has been blocked for that long.
@@ -91,6 +97,7 @@ impl Watchdog {
             stop: AtomicBool::new(false),
             fibers: AtomicBool::new(false),
             stretches: Mutex::new(Vec::new()),
+            holds: Mutex::new(Vec::new()),
             half_us: AtomicU64::new(0),
             sampler: OnceLock::new(),
         }
@@ -123,11 +130,26 @@ impl Watchdog {
         self.dozing.store(false, SeqCst);
         self.stop.store(false, SeqCst);
         self.stretches().clear();
+        self.holds().drain(..).for_each(Hold::forget);
         self.half_us.store(0, SeqCst);
     }
 
     fn stretches(&self) -> MutexGuard<'_, Vec<&'static Stretch>> {
         self.stretches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Vec<&'static Hold>> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a thread for keeping the GVL.
+    pub(crate) fn watch_hold(&self, hold: &'static Hold) {
+        self.holds().push(hold);
+    }
+
+    /// Reverses [`Watchdog::watch_hold`].
+    pub(crate) fn leave_hold(&self, hold: &'static Hold) {
+        self.holds().retain(|one| !std::ptr::eq(*one, hold));
     }
 
     /// Watches a thread's loop, which may be blocked for `us`. Returns whether it is the first.
@@ -240,6 +262,7 @@ impl Watchdog {
             return Some(TICK);
         }
         let still_us = now_us.saturating_sub(progress.since_us);
+        self.holds().iter().for_each(|hold| hold.look(still_us >= STILL_US, now_us));
         let turns_us = TURN_US * (active as u64 + 1);
         let fibers = self.fibers.load(SeqCst);
         let due = |port: &&Port| {

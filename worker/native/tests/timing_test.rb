@@ -64,6 +64,36 @@ class TimingTest < Case
     end
   end
 
+  REPEATING = <<~'RUBY'
+    queries = { "values" => ->(n) { "select * from t1 where a = #{n} and b = 'it''s #{n}' and c > -#{n}.5" },
+                "names" => ->(n) { "select a#{n} from t" }, "few" => ->(n) { "select #{n}" if n < 9 },
+                "words" => ->(n) { "select '#{"x" * n}'" }, "long" => ->(n) { "select #{"a" * 2_000}, #{n}#{"b" * n}" },
+                "binary" => ->(n) { "\xff\xfe'\x00 #{n}".b }, "open" => ->(n) { "select 'no end #{n}" } }
+    run lambda { |env|
+      12.times do |n|
+        sql = queries.fetch(env["PATH_INFO"].delete("/")).call(n)
+        Firebrick::Native::Queries.start(nil, nil, nil)
+        Firebrick::Native::Queries.finish(nil, nil, n.odd? ? sql : { sql: sql }) if sql
+      end
+      [200, {}, []]
+    }
+  RUBY
+
+  # How often a query counts as the same one.
+  def test_a_request_tells_which_query_it_repeats
+    return if Pure.run?
+
+    serve(REPEATING) do |worker|
+      { "values" => 12, "names" => 0, "few" => 0, "words" => 12, "long" => 12, "binary" => 12, "open" => 12 }.each do |path, count|
+        2.times do
+          id = worker.start(target: "/#{path}")
+          worker.take_for(id, :response)
+          assert_equal count, worker.used[id].to_a[4] || 0, path
+        end
+      end
+    end
+  end
+
   def test_a_route_is_named_once_on_a_link
     app = "run ->(env) { env['firebrick.route'] = env['QUERY_STRING']; [200, {}, env['PATH_INFO'] == '/each' ? Enumerator.new { |y| y << 'a' << 'b' } : []] }"
     serve(app) do |worker|

@@ -38,21 +38,7 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
 
 /// Wraps a sentence to the width of a terminal.
 pub(crate) fn wrapped(text: &str) -> String {
-    let mut out = String::new();
-    let mut length = 0;
-    for word in text.split(' ') {
-        let letters = word.chars().count();
-        if length > 0 && length + 1 + letters > COLUMNS {
-            out.push_str("\n  ");
-            length = 2;
-        } else if length > 0 {
-            out.push(' ');
-            length += 1;
-        }
-        out.push_str(word);
-        length += letters;
-    }
-    out
+    text::people::wrapped(text, COLUMNS, 2)
 }
 
 fn what(out: &mut String, document: &Document) {

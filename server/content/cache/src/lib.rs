@@ -21,6 +21,7 @@ mod counts;
 mod directives;
 mod disk;
 mod flight;
+mod forecast;
 mod freshness;
 pub mod fuzzing;
 mod gather;
@@ -48,6 +49,7 @@ mod testing;
 mod vary;
 
 pub use counts::{Counts, RouteCount};
+pub use forecast::Forecast;
 pub use policy::Policy;
 pub use purge::Purge;
 pub use service::{Cache, Origin};

@@ -1,12 +1,16 @@
 //! Collects the facts about a request that has ended, for the statistics.
 
-use handler::{Answered, Ending, Fault, Request};
+use handler::{Answered, Ending, Fault, PlacedRemarks, Request};
 use stats::{Finished, RouteKind, RouteOf};
 use std::time::Duration;
 
-/// Returns the facts about a request. `route`: the app's name for what it is for.
+/// Returns the facts about a request. `route`: the app's name for what it is for; `remarks`: remarks about it.
 #[inline]
-pub(super) fn request<'a>(ending: &Ending<'a>, route: Option<&'a str>) -> Finished<'a> {
+pub(super) fn request<'a>(
+    ending: &Ending<'a>,
+    route: Option<&'a str>,
+    remarks: Option<&'a PlacedRemarks>,
+) -> Finished<'a> {
     let (trace, worker) = (ending.trace, ending.trace.worker.get() != 0);
     let cached = trace.answered.get() == Answered::Cache;
     let (queue_us, app_us) = (trace.queue_us.get(), trace.app_us.get());
@@ -25,6 +29,8 @@ pub(super) fn request<'a>(ending: &Ending<'a>, route: Option<&'a str>) -> Finish
             u32::try_from(own).unwrap_or(u32::MAX)
         }),
         used: trace.used.get(),
+        remarks,
+        would_hit: trace.would_hit.get(),
         route: if worker || cached {
             of_app(route, ending.request)
         } else {

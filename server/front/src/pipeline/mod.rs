@@ -98,6 +98,14 @@ struct StartedRequest {
     context: Option<ResponseContext>,
 }
 
+/// Records whether a cache would have answered a request that is looked at closely.
+#[cold]
+fn forecast(content: &Content, trace: &Trace, response: &Response) {
+    if let (Some(forecast), Some(request)) = (&content.forecast, trace.request()) {
+        trace.would_hit.set(forecast.would_hit(&request, response));
+    }
+}
+
 impl Handler for Pipeline {
     /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
@@ -141,6 +149,9 @@ impl Handler for Pipeline {
                 }
             };
             if let Some(context) = &context {
+                if context.trace.measure.get() {
+                    forecast(&content, &context.trace, &response);
+                }
                 self.compressor.apply(
                     &content.serving.release.settings.compression,
                     &mut response,
@@ -153,9 +164,9 @@ impl Handler for Pipeline {
     }
 
     fn finished(&self, ending: &Ending<'_>) {
-        let route = ending.trace.route.borrow();
-        self.recorder.finished(&counted::request(ending, route.as_deref()));
-        drop(route);
+        let (route, remarks) = (ending.trace.route.borrow(), ending.trace.remarks.borrow());
+        self.recorder.finished(&counted::request(ending, route.as_deref(), remarks.as_deref()));
+        drop((route, remarks));
         self.report(ending.request, ending.trace, ending.failure);
         if let Some(log) = &self.access_log {
             log.record(ending);

@@ -235,6 +235,7 @@ impl Snapshotter {
             ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
             rack: facts.map(|facts| facts.rack.clone()).unwrap_or_default(),
             libraries: facts.map(|facts| facts.libraries.clone()).unwrap_or_default(),
+            database_connections: facts.and_then(|facts| facts.connections),
             environment: self.settings.process.environment.clone(),
             dir: self.settings.dir.display().to_string(),
             pid: std::process::id(),

@@ -1,6 +1,7 @@
 //! A request that has ended, with the facts that the statistics record.
 
-use wire::used::Used;
+use std::sync::Arc;
+use wire::used::{Remarks, Used};
 
 /// A request that has ended. Times are in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub struct Finished<'a> {
     pub sending_us: u32,
     /// The measurements of the worker, apart from times.
     pub used: Used,
+    /// Remarks about it, with the places in the app.
+    pub remarks: Option<&'a Remarks<Option<Arc<str>>>>,
+    /// Whether a cache would have answered it; `None` if it is not `sampled`, or could not be kept.
+    pub would_hit: Option<bool>,
     /// The route. The path of a request becomes one only if the response is not 400, 404 or 405, and if there is one.
     pub route: RouteOf<'a>,
     /// Whether the cache has answered it.

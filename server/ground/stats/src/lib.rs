@@ -11,6 +11,7 @@
 //! 4. This crate knows HTTP, workers and sockets only as plain numbers.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 mod cache;
 mod certificates;
 mod changes;
@@ -20,6 +21,7 @@ mod deaths;
 mod docs;
 mod durations;
 mod figures;
+mod finding;
 mod finished;
 mod handlers;
 mod handshakes;
@@ -57,6 +59,7 @@ pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, FineBuckets};
 pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
+pub use finding::Finding;
 pub use finished::{Finished, RouteKind, RouteOf};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
 pub use handshakes::Handshake;

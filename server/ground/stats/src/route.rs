@@ -2,6 +2,7 @@
 
 use crate::durations::{DurationSummary, ms};
 use crate::figures::{Merged, figures};
+use crate::finding::Finding;
 use crate::finished::RouteKind;
 use crate::route_counts::RouteCounts;
 use crate::when;
@@ -73,6 +74,28 @@ figures! {
         queries: Option<u64> = counter("firebrick_route_queries"; "Queries of the database"),
         /// The time in those queries.
         queries_ms: Option<f64> = counter("firebrick_route_query_seconds"; "How long queries of the database took"),
+        /// Requests that [repeated](advice.md) a query: ten times or more the same one, apart from its values.
+        repeating: u64 = counter,
+        /// Those queries, of each request those of the query that took the most time.
+        repeats: u64 = counter,
+        /// The time in them.
+        repeats_ms: f64 = counter,
+        /// The line of the app that makes them, and the query; null if it is not known.
+        repeats_at: Option<String> = own,
+        /// Requests in which a function in C [kept Ruby's global lock](advice.md) for 20 ms or more.
+        holding: u64 = counter,
+        /// The time for which it did, of each request the longest.
+        holding_ms: f64 = counter,
+        /// The longest of all.
+        longest_hold_ms: f64 = peak,
+        /// The function, and the line of the app that calls it; null if it is not known.
+        holding_at: Option<String> = own,
+        /// Requests to the app that were chosen at random, one of 16; while the [cache](caching.md) is off, they are looked at for what it would do.
+        sampled: u64 = counter,
+        /// Those whose response it could keep.
+        cacheable: u64 = counter,
+        /// Those that it would have answered: another one of them had had the same response, which was still fresh.
+        would_hit: u64 = counter,
     }
 }
 
@@ -87,6 +110,9 @@ pub struct RoutesSnapshot {
     /// The most routes that are kept (`stats.routes`).
     pub limit: u64,
     pub routes: Vec<RouteSnapshot>,
+    /// What should be changed, the best first; only with `?advice`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Vec<Finding>>,
 }
 
 impl RouteSnapshot {
@@ -127,6 +153,17 @@ impl RouteSnapshot {
             allocations: counts.allocations.sum(),
             queries: (counts.queried > 0).then_some(counts.queries),
             queries_ms: (counts.queried > 0).then(|| ms(counts.queries_us)),
+            repeating: counts.repeats.requests,
+            repeats: counts.repeats.count,
+            repeats_ms: ms(counts.repeats.us),
+            repeats_at: counts.repeats.at.as_deref().map(str::to_owned),
+            holding: counts.holds.requests,
+            holding_ms: ms(counts.holds.us),
+            longest_hold_ms: ms(counts.holds.most_us.into()),
+            sampled: counts.sampled[0],
+            cacheable: counts.sampled[1],
+            would_hit: counts.sampled[2],
+            holding_at: counts.holds.at.as_deref().map(str::to_owned),
         }
     }
 
@@ -253,7 +290,13 @@ impl RoutesSnapshot {
         let mut routes: Vec<RouteSnapshot> =
             self.routes.iter().map(new).filter(|route| route.requests > 0).collect();
         share_out(&mut routes);
-        RoutesSnapshot { since: earlier.taken_at, taken_at: self.taken_at, limit: self.limit, routes }
+        RoutesSnapshot {
+            since: earlier.taken_at,
+            taken_at: self.taken_at,
+            limit: self.limit,
+            routes,
+            advice: None,
+        }
     }
 
     /// Returns the seconds that the figures are of.

@@ -2,6 +2,8 @@
 
 use crate::finished::Finished;
 use crate::log_histogram::LogHistogram;
+use std::sync::Arc;
+use wire::used::Remarks;
 
 /// The sum of a quantity that is measured in some requests only. The others are taken to have used as much of it per microsecond in the app as the
 /// measured ones before them (a ratio estimate).
@@ -61,6 +63,45 @@ impl Estimate {
     }
 }
 
+/// The requests in which something was remarkable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Remarkable {
+    /// Requests, what they did, and its time in microseconds.
+    pub(crate) requests: u64,
+    pub(crate) count: u64,
+    pub(crate) us: u64,
+    /// The most of a request, and its place.
+    pub(crate) most_us: u32,
+    pub(crate) at: Option<Arc<str>>,
+}
+
+impl Remarkable {
+    fn record(&mut self, count: u32, us: u32, at: Option<&Arc<str>>) {
+        if count == 0 {
+            return;
+        }
+        self.requests += 1;
+        self.count += u64::from(count);
+        self.us += u64::from(us);
+        self.place(us, at);
+    }
+
+    /// Keeps the place of the request with the most time, among those whose place is known.
+    fn place(&mut self, us: u32, at: Option<&Arc<str>>) {
+        if at.is_some() && (self.at.is_none() || us > self.most_us) {
+            self.at = at.cloned();
+        }
+        self.most_us = self.most_us.max(us);
+    }
+
+    fn add(&mut self, other: &Remarkable) {
+        self.requests += other.requests;
+        self.count += other.count;
+        self.us += other.us;
+        self.place(other.most_us, other.at.as_ref());
+    }
+}
+
 /// The figures of one route. Times are in microseconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RouteCounts {
@@ -83,6 +124,12 @@ pub(crate) struct RouteCounts {
     pub(crate) queried: u64,
     pub(crate) queries: u64,
     pub(crate) queries_us: u64,
+    /// Requests that repeat a query.
+    pub(crate) repeats: Remarkable,
+    /// Requests in which a function in C kept Ruby's global lock for long.
+    pub(crate) holds: Remarkable,
+    /// Requests that were chosen at random to be looked at, those whose response a cache could keep, and those that it would have answered.
+    pub(crate) sampled: [u64; 3],
     pub(crate) total: LogHistogram,
     pub(crate) queue: LogHistogram,
     pub(crate) app: LogHistogram,
@@ -105,6 +152,10 @@ impl RouteCounts {
             self.app.record(app_us.into());
             self.sending_us += u64::from(request.sending_us);
             self.measured += u64::from(request.cpu_us.is_some());
+            if request.sampled {
+                let (could, would) = (request.would_hit.is_some(), request.would_hit == Some(true));
+                self.sampled.iter_mut().zip([true, could, would]).for_each(|(sum, is)| *sum += u64::from(is));
+            }
             self.cpu.record(app_us, request.cpu_us);
             self.gvl.record(app_us, request.gvl_us);
             self.gc.record(app_us, request.used.gc_us);
@@ -115,10 +166,22 @@ impl RouteCounts {
             self.queries += u64::from(queries);
             self.queries_us += u64::from(request.used.queries_us.unwrap_or(0));
         }
+        if let Some(remarks) = request.remarks {
+            self.remark(remarks);
+        }
+    }
+
+    #[cold]
+    fn remark(&mut self, remarks: &Remarks<Option<Arc<str>>>) {
+        self.repeats.record(remarks.repeats, remarks.repeats_us, remarks.repeats_at.as_ref());
+        self.holds.record(u32::from(remarks.held_us > 0), remarks.held_us, remarks.held_at.as_ref());
     }
 
     pub(crate) fn add(&mut self, other: &RouteCounts) {
         self.requests += other.requests;
+        self.repeats.add(&other.repeats);
+        self.holds.add(&other.holds);
+        self.sampled.iter_mut().zip(other.sampled).for_each(|(sum, count)| *sum += count);
         self.classes.iter_mut().zip(other.classes).for_each(|(sum, count)| *sum += count);
         self.failures += other.failures;
         self.cache_hits += other.cache_hits;

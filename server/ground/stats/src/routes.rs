@@ -173,7 +173,13 @@ pub(crate) fn merged(threads: impl IntoIterator<Item = Routes>) -> RoutesSnapsho
     let routes = rows.iter().map(|(name, of_app, counts)| RouteSnapshot::new(name, *of_app, counts, busy_us));
     let routes =
         routes.chain(fixed.map(|(kind, counts)| RouteSnapshot::new(kind.name(), false, &counts, busy_us)));
-    RoutesSnapshot { since, taken_at: SystemTime::now(), limit: limit as u64, routes: routes.collect() }
+    RoutesSnapshot {
+        since,
+        taken_at: SystemTime::now(),
+        limit: limit as u64,
+        routes: routes.collect(),
+        advice: None,
+    }
 }
 
 #[cfg(test)]

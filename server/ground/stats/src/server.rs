@@ -37,6 +37,9 @@ figures! {
         /// `waits`), `text`; the worst first. Empty if this Ruby does not report it.
         #[serde(default)]
         libraries: Vec<Library>,
+        /// Connections to the database that a worker may have: the size of Active Record's pool. Null without Active Record.
+        #[serde(default)]
+        database_connections: Option<u32>,
         /// `RACK_ENV`.
         environment: String,
         /// The app's folder.
@@ -492,6 +495,7 @@ pub(crate) mod tests {
             ruby: RubyVersion::from("ruby 3.1.2p20"),
             rack: "2.2.4".into(),
             libraries: Vec::new(),
+            database_connections: None,
             environment: "production".into(),
             dir: "/srv/app".into(),
             pid: 99,

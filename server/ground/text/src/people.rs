@@ -74,10 +74,38 @@ pub fn span(time: Duration) -> String {
     }
 }
 
+/// Wraps `text` to `width`. The indentation of the first line is kept; further lines are indented by `indent` more.
+pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
+    let words = text.trim_start();
+    let blanks = text.len() - words.len();
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = " ".repeat(blanks);
+    let mut empty = true;
+    for word in words.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::replace(&mut line, " ".repeat(blanks + indent)));
+        } else if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn words_are_not_broken() {
+        assert_eq!(wrapped("one two three four", 9, 2), "one two\n  three\n  four");
+        assert_eq!(wrapped("  one two three", 9, 1), "  one two\n   three");
+        assert_eq!(wrapped("unbreakable", 3, 2), "unbreakable");
+        assert_eq!(wrapped("", 3, 2), "");
+    }
 
     #[test]
     fn three_significant_digits() {

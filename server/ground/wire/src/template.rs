@@ -112,6 +112,8 @@ words! {
         FIBERS = "fibers",
         JOB = "job",
         FILES = "files",
+        /// The size of the pool of connections to the database.
+        CONNECTIONS = "connections",
         /// A service begins; its other keys follow.
         SERVICE = "service",
         PLACE = "place",

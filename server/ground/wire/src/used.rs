@@ -1,4 +1,4 @@
-//! USED: what a request has used in its worker, beside the times in RESPONSE and END.
+//! USED: what a request has used in its worker, beside the times in RESPONSE and END; and remarks about it.
 
 use crate::times::UNKNOWN;
 use crate::{Malformed, cursor::Cursor};
@@ -43,6 +43,70 @@ impl Used {
     }
 }
 
+/// A query that a request makes this often is repeated.
+pub const REPEATED: u32 = 10;
+/// The bytes of [`Remarks`] behind those of [`Used`].
+pub const REMARKS_LEN: usize = 20;
+
+/// Remarks about a request. Places are the numbers of names ([`crate::route`]), 0 if they are not known; a receiver has the names
+/// in their place. Values saturate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Remarks<Place = u32> {
+    /// How often the request has made one query, apart from its values: the query that took the most time; 0: less than [`REPEATED`] times.
+    pub repeats: u32,
+    /// The time in these queries, in microseconds.
+    pub repeats_us: u32,
+    /// The line of the app that makes the query, and its text.
+    pub repeats_at: Place,
+    /// The longest time for which a function in C has kept Ruby's global lock, in microseconds; 0: none was seen.
+    pub held_us: u32,
+    /// The function, and the line of the app that calls it.
+    pub held_at: Place,
+}
+
+impl<Place> Remarks<Place> {
+    /// Returns whether there is anything to remark.
+    pub fn is_any(&self) -> bool {
+        self.repeats > 0 || self.held_us > 0
+    }
+
+    /// Replaces the places.
+    ///
+    /// # Errors
+    /// Those of `name`.
+    pub fn try_name<Name, E>(
+        self,
+        mut name: impl FnMut(Place) -> Result<Name, E>,
+    ) -> Result<Remarks<Name>, E> {
+        let Remarks { repeats, repeats_us, repeats_at, held_us, held_at } = self;
+        Ok(Remarks { repeats, repeats_us, repeats_at: name(repeats_at)?, held_us, held_at: name(held_at)? })
+    }
+}
+
+impl Remarks {
+    pub fn to_bytes(self) -> [u8; REMARKS_LEN] {
+        let mut out = [0; REMARKS_LEN];
+        let values = [self.repeats, self.repeats_us, self.repeats_at, self.held_us, self.held_at];
+        out.chunks_exact_mut(4).zip(values).for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes()));
+        out
+    }
+
+    /// Decodes the bytes behind [`Used`] in the payload of a USED frame. No bytes are no remarks.
+    ///
+    /// # Errors
+    /// Fails if the payload ends within it.
+    pub fn decode(payload: &[u8]) -> Result<Remarks, Malformed> {
+        let rest = payload.get(LEN..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Remarks::default());
+        }
+        let mut cursor = Cursor::new(rest);
+        let mut next = || cursor.u32();
+        let (repeats, repeats_us, repeats_at) = (next()?, next()?, next()?);
+        Ok(Remarks { repeats, repeats_us, repeats_at, held_us: next()?, held_at: next()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +123,16 @@ mod tests {
             let more = more.into_iter().flat_map(u32::to_le_bytes);
             let payload: Vec<u8> = used.to_bytes().into_iter().chain(more).collect();
             prop_assert_eq!(Used::decode(&payload), Ok(used));
+        }
+
+        #[test]
+        fn remarks_survive_the_round_trip(values: [u32; 5], used: [u8; LEN]) {
+            let [repeats, repeats_us, repeats_at, held_us, held_at] = values;
+            let remarks = Remarks { repeats, repeats_us, repeats_at, held_us, held_at };
+            let payload = [&used[..], &remarks.to_bytes()].concat();
+            prop_assert_eq!(Remarks::decode(&payload), Ok(remarks));
+            prop_assert_eq!(Remarks::decode(&used), Ok(Remarks::default()));
+            prop_assert!((LEN + 1..payload.len()).all(|len| Remarks::decode(&payload[..len]).is_err()));
         }
 
         #[test]

@@ -42,6 +42,9 @@ pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
 pub use route::Answered;
 pub use wire::used::Used;
 
+/// Remarks about a request, with the places in the app.
+pub type PlacedRemarks = wire::used::Remarks<Option<Arc<str>>>;
+
 use held::{Account, Holding};
 use net::TunnelEnd;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
@@ -118,6 +121,10 @@ pub struct Trace {
     pub gvl_us: Cell<Option<u32>>,
     /// The resources that the request has used in its worker.
     pub used: Cell<Used>,
+    /// Remarks about the request; mostly none.
+    pub remarks: RefCell<Option<Box<PlacedRemarks>>>,
+    /// Whether a cache would have answered the request; `None` if that is not known, or it could not keep the response.
+    pub would_hit: Cell<Option<bool>>,
     /// The app's name for what the request is for; `None` if it has given none.
     pub route: RefCell<Option<Arc<str>>>,
     pub answered: Cell<Answered>,
@@ -151,6 +158,7 @@ impl Trace {
         self.cpu_us.set(other.cpu_us.get());
         self.gvl_us.set(other.gvl_us.get());
         self.used.set(other.used.get());
+        self.remarks.replace(other.remarks.borrow().clone());
         self.answered.set(other.answered.get());
         self.route.replace(other.route.borrow().clone());
     }

@@ -19,11 +19,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use wire::{
-    Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times, used::Used,
+    Frame, FrameKind, Malformed, flag, frame,
+    frame::Ready,
+    response::Response,
+    times::Times,
+    used::{Remarks, Used},
 };
 
 /// Bytes that are copied to the disk at a time.
@@ -172,7 +176,13 @@ impl Link {
             FrameKind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
             FrameKind::Resumed => settled.resumed += 1,
             FrameKind::Route => self.named(frame)?,
-            FrameKind::Used => self.call(frame)?.used(Used::decode(payload)?),
+            FrameKind::Used => {
+                let (call, remarks) = (self.call(frame)?, Remarks::decode(payload)?);
+                call.used(Used::decode(payload)?);
+                if remarks.is_any() {
+                    call.remarked(remarks.try_name(|place| self.name(place))?);
+                }
+            }
             FrameKind::Interim => {
                 let (call, response) = (self.call(frame)?, Response::decode_interim(payload)?);
                 call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
@@ -290,11 +300,17 @@ impl Link {
     /// Tells a request its route.
     #[inline]
     fn route(&self, call: &Call, number: u16) -> Result<(), Malformed> {
-        let Some(at) = usize::from(number).checked_sub(1) else { return Ok(()) };
-        let routes = self.routes.borrow();
-        let name = routes.get(at).and_then(Option::as_ref).ok_or(Malformed("a route without a name"))?;
-        call.trace.route.replace(Some(name.clone()));
+        if number > 0 {
+            call.trace.route.replace(self.name(number.into())?);
+        }
         Ok(())
+    }
+
+    /// Returns the name of this number; `None` for 0.
+    fn name(&self, number: u32) -> Result<Option<Arc<str>>, Malformed> {
+        let Some(at) = (number as usize).checked_sub(1) else { return Ok(None) };
+        let names = self.routes.borrow();
+        names.get(at).cloned().flatten().map(Some).ok_or(Malformed("a number without a name"))
     }
 
     /// Takes back the requests from number `from` on. The front may have withdrawn some of them already.

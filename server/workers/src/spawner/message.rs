@@ -32,6 +32,8 @@ pub(crate) struct Booted {
     pub(crate) jobs: Vec<u32>,
     /// How the app's middleware handles files.
     pub(crate) files: Vec<String>,
+    /// The size of its pool of connections to the database.
+    pub(crate) connections: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -208,6 +210,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 libraries: all(booted::FIBERS).filter_map(|pair| Library::from_fact(pair[1])).collect(),
                 jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
                 files: all(booted::FILES).map(|pair| pair[1].to_owned()).collect(),
+                connections: value(booted::CONNECTIONS).parse().ok(),
             })
         }
         [report::FILES, ref lines @ ..] => {
@@ -291,12 +294,25 @@ mod tests {
         let libraries = vec![Library::from_fact(fact).unwrap()];
         let jobs = vec![42, 43];
         let files = vec!["mount\t".to_owned(), "rule\tRack::Static\t/app/public".to_owned()];
-        let booted = Booted { ruby, rack, ms: 12, services, notes, libraries, jobs, files: files.clone() };
+        let files_too = files.clone();
+        let booted = Booted {
+            ruby,
+            rack,
+            ms: 12,
+            services,
+            notes,
+            libraries,
+            jobs,
+            files: files_too,
+            connections: Some(5),
+        };
         let booted = TemplateMessage::Booted(booted);
         let words = [
             "booted",
             "rack",
             "2.2",
+            "connections",
+            "5",
             "note",
             "no YJIT",
             "fibers",

@@ -198,6 +198,8 @@ pub struct AppFacts {
     pub libraries: Vec<Library>,
     /// How the app's middleware handles files, one line each.
     pub files: Vec<String>,
+    /// The size of its pool of connections to the database, if Active Record has one.
+    pub connections: Option<u32>,
 }
 
 impl AppFacts {

@@ -70,10 +70,11 @@ impl Supervisor {
     /// Records the facts about the app that a template reports.
     pub(super) fn app_loaded(&mut self, generation: Generation, booted: Booted) {
         self.jobs_started(generation, &booted.jobs);
-        let Booted { ruby, rack, ms, services, notes, libraries, files, .. } = booted;
+        let Booted { ruby, rack, ms, services, notes, libraries, files, connections, .. } = booted;
         let took = Duration::from_millis(ms);
         if let Some(template) = self.templates.get_mut(&generation) {
-            template.facts = Some(AppFacts { ruby, rack, took, services, notes, libraries, files });
+            template.facts =
+                Some(AppFacts { ruby, rack, took, services, notes, libraries, files, connections });
         }
     }
 

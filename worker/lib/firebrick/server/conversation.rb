@@ -3,6 +3,7 @@
 require "firebrick/public_files"
 require "firebrick/server/ending"
 require "firebrick/server/stopping"
+require "firebrick/template/connection_pool"
 require "firebrick/template/yjit"
 
 module Firebrick
@@ -113,7 +114,7 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        @control.booted(facts.to_a + PublicFiles.facts(@app))
+        @control.booted(facts.to_a + PublicFiles.facts(@app) + Template::ConnectionPool.facts)
       end
 
       def facts

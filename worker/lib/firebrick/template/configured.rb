@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/public_files"
+require "firebrick/template/connection_pool"
 require "firebrick/template/middleware"
 
 module Firebrick
@@ -34,7 +35,7 @@ module Firebrick
       def facts_of_the_app
         fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX))
         [*Yjit.apply(one(Key::YJIT, "off")), [Wire::Booted::RACK, Rack.release]] + fibers.facts +
-          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app) + compression
+          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app) + ConnectionPool.facts + compression
       end
 
       DEFLATER = "Rack::Deflater"

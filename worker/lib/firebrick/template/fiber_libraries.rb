@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/template/connection_pool"
 require "firebrick/template/known_libraries"
 require "firebrick/template/middleware"
 
@@ -95,19 +96,13 @@ module Firebrick
       end
 
       def pool
-        return if @fibers.zero? || !loaded("ActiveRecord::Base")
-
-        config = ActiveRecord::Base.connection_db_config
-        # The name since Rails 8.1. nil means that the pool has no limit.
-        size = config.respond_to?(:max_connections) ? config.max_connections : config.pool
-        return if size.nil? || size >= seats
+        size = ConnectionPool.size
+        return if @fibers.zero? || size.nil? || size >= seats
 
         Library.new("slows", "Active Record",
                     "Active Record's pool has #{size} connections for #{seats} fibers: " \
-                    "requests wait for one another there, and raise after #{config.checkout_timeout} s " \
-                    "(pool and checkout_timeout in config/database.yml)")
-      rescue StandardError
-        nil # there is no database
+                    "requests wait for one another there, and raise after " \
+                    "#{ConnectionPool.config.checkout_timeout} s (pool and checkout_timeout in config/database.yml)")
       end
 
       # Returns the number of requests that a worker serves at a time.

@@ -21,6 +21,7 @@ pub(crate) mod gvl;
 pub(crate) mod gvl_wait;
 pub(crate) mod handle;
 pub(crate) mod heap;
+pub(crate) mod hold;
 pub(crate) mod malloc;
 pub(crate) mod methods;
 pub(crate) mod os;

@@ -10,6 +10,7 @@
 
 use super::os::symbol;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::OnceLock;
 
 /// The function that Ruby calls. Ruby tells jobs apart by it.
 pub(super) type Job = unsafe extern "C" fn(*mut c_void);
@@ -18,6 +19,9 @@ type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
 type Trigger = unsafe extern "C" fn(c_uint);
 type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
 type HasGvl = unsafe extern "C" fn() -> c_int;
+
+/// `ruby_thread_has_gvl_p`, where Ruby has it.
+static HAS_GVL: OnceLock<Option<HasGvl>> = OnceLock::new();
 
 /// The means to request a job.
 #[derive(Clone, Copy)]
@@ -33,6 +37,9 @@ impl PostponedJob {
     pub(super) fn new(job: Job) -> Option<PostponedJob> {
         // SAFETY: the functions have these types in debug.h and thread.c.
         unsafe {
+            HAS_GVL.get_or_init(|| {
+                symbol(c"ruby_thread_has_gvl_p").map(|has| std::mem::transmute::<*mut c_void, HasGvl>(has))
+            });
             if let (Some(preregister), Some(trigger)) =
                 (symbol(c"rb_postponed_job_preregister"), symbol(c"rb_postponed_job_trigger"))
             {
@@ -49,6 +56,18 @@ impl PostponedJob {
                 job,
             ))
         }
+    }
+
+    /// Requests the job in a handler of a signal, if the thread has the GVL: so Ruby runs it on this thread. Returns whether it has. `before` is
+    /// called before the request.
+    pub(super) fn request_with_gvl(&self, before: impl FnOnce()) -> bool {
+        // SAFETY: made for signal handlers; it was found when the job was registered.
+        let has = unsafe { HAS_GVL.get().copied().flatten().is_some_and(|has| has() != 0) };
+        if has {
+            before();
+            self.request_here();
+        }
+        has
     }
 
     /// Requests the job from any thread, where that is possible.

@@ -171,34 +171,60 @@ mod timer {
 
     pub(crate) struct Timer(libc::timer_t);
 
+    // SAFETY: the number of a timer of this process, which any of its threads may use.
+    unsafe impl Send for Timer {}
+
     impl Timer {
         /// Starts sending `signal` to the calling thread for each `us` of processor time that it uses.
         ///
         /// # Errors
         /// As timer_create(2).
         pub(super) fn start(signal: c_int, us: u64) -> io::Result<Timer> {
-            // SAFETY: all zero is a valid sigevent; the pointers are to it, to a writable timer_t and to a
-            // valid itimerspec.
+            let timer = Timer::idle(signal)?;
+            let us = us.max(SHORTEST_US);
+            if let Err(error) = timer.set(us, us) {
+                timer.end();
+                return Err(error);
+            }
+            Ok(timer)
+        }
+
+        /// Makes a timer of the calling thread's processor time that sends `signal` to it only after [`Timer::fire`].
+        ///
+        /// # Errors
+        /// As timer_create(2).
+        pub(in super::super) fn idle(signal: c_int) -> io::Result<Timer> {
+            // SAFETY: all zero is a valid sigevent; the pointers are to it and to a writable timer_t.
             unsafe {
                 let mut event: libc::sigevent = std::mem::zeroed();
                 event.sigev_notify = libc::SIGEV_THREAD_ID;
                 event.sigev_signo = signal;
                 event.sigev_notify_thread_id = libc::gettid();
                 let mut timer = std::mem::zeroed();
-                if libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) != 0 {
-                    return Err(io::Error::last_os_error());
+                match libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) {
+                    0 => Ok(Timer(timer)),
+                    _ => Err(io::Error::last_os_error()),
                 }
-                let timer = Timer(timer);
-                let us = us.max(SHORTEST_US);
-                let every =
-                    libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ };
-                let times = libc::itimerspec { it_interval: every, it_value: every };
-                if libc::timer_settime(timer.0, 0, &raw const times, std::ptr::null_mut()) != 0 {
-                    let error = io::Error::last_os_error();
-                    timer.end();
-                    return Err(error);
-                }
-                Ok(timer)
+            }
+        }
+
+        /// Sends the signal once, when the thread has computed a little more. From any thread.
+        pub(in super::super) fn fire(&self) {
+            // Without a signal nothing is noticed.
+            let _ = self.set(1, 0);
+        }
+
+        /// Sets the time to the first signal, and that between signals; 0: there is only one.
+        fn set(&self, first_us: u64, every_us: u64) -> io::Result<()> {
+            let time = |us: u64| libc::timespec {
+                tv_sec: (us / 1_000_000) as _,
+                tv_nsec: (us % 1_000_000 * 1000) as _,
+            };
+            let times = libc::itimerspec { it_interval: time(every_us), it_value: time(first_us) };
+            // SAFETY: the timer exists; the pointer is to a valid itimerspec.
+            match unsafe { libc::timer_settime(self.0, 0, &raw const times, std::ptr::null_mut()) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
             }
         }
 
@@ -226,6 +252,12 @@ mod timer {
         pub(super) fn start(_signal: c_int, _us: u64) -> io::Result<Timer> {
             Err(io::ErrorKind::Unsupported.into())
         }
+
+        pub(in super::super) fn idle(_signal: c_int) -> io::Result<Timer> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in super::super) fn fire(&self) {}
 
         pub(crate) fn end(self) {}
     }

@@ -15,6 +15,7 @@ use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::{self, NIL};
 use crate::raw::slots::RootSlot;
+use crate::repeats::Repeats;
 use gauge::Gauge;
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use strand::{Key, Strand};
 use wire::response::Suspended;
 use wire::times::Times;
-use wire::used::Used;
+use wire::used::{REPEATED, Remarks, Used};
 
 /// The progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +133,10 @@ pub(crate) struct Task {
     pub(crate) queries: Cell<u32>,
     pub(crate) queries_us: Cell<u64>,
     pub(crate) query_from_us: Cell<u64>,
+    /// Them by their shapes; those of an earlier request while `queries` is 0.
+    pub(crate) repeats: Repeats,
+    /// The longest time for which a function in C has kept the GVL, in microseconds, and the number of its place's name.
+    pub(crate) held: Cell<(u32, u16)>,
     /// Callbacks or an input remain to be finished after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
@@ -227,6 +232,8 @@ impl Task {
             queries: Cell::new(0),
             queries_us: Cell::new(0),
             query_from_us: Cell::new(0),
+            repeats: Repeats::default(),
+            held: Cell::new((0, 0)),
             unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
@@ -281,6 +288,7 @@ impl Task {
         self.queries.set(0);
         self.queries_us.set(0);
         self.query_from_us.set(0);
+        self.held.set((0, 0));
     }
 
     /// Starts measuring the request. `cpu_us`: the thread's processor time so far. `shared`: other threads of the process run Ruby, too.
@@ -321,15 +329,16 @@ impl Task {
     }
 
     /// Returns what the request has used, apart from times; `None` if nothing of it is known. `times`: those of the same moment.
-    pub(crate) fn used(&self, gvl: &Gvl, times: &Times) -> Option<Used> {
+    pub(crate) fn used(&self, gvl: &Gvl, times: &Times) -> Option<(Used, Option<Remarks>)> {
         let saturating = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let measured = times.cpu_us.filter(|_| self.cpu_from.get().is_some());
         let has_queries = QUERIES_REPORTED.load(Relaxed) && (measured.is_some() || self.queries.get() > 0);
-        if measured.is_none() && !has_queries {
+        let remarks = self.remarks();
+        if measured.is_none() && !has_queries && remarks.is_none() {
             return None;
         }
         let part = measured.map(|cpu_us| (cpu_us, self.gauge(gvl).part_of(cpu_us.into())));
-        Some(Used {
+        let used = Used {
             // A collection runs on the thread that needs it.
             gc_us: part
                 .filter(|_| ruby::has_gc_time(gvl))
@@ -337,7 +346,18 @@ impl Task {
             allocations: part.map(|(_, (_, objects))| saturating(objects)),
             queries: has_queries.then(|| self.queries.get()),
             queries_us: has_queries.then(|| saturating(self.queries_us.get())),
-        })
+        };
+        Some((used, remarks))
+    }
+
+    /// Returns the remarks about the request so far.
+    fn remarks(&self) -> Option<Remarks> {
+        let repeats = if self.queries.get() >= REPEATED { self.repeats.worst() } else { None };
+        let (repeats, repeats_us, place) = repeats.unwrap_or_default();
+        let (held_us, held_at) = self.held.get();
+        let remarks =
+            Remarks { repeats, repeats_us, repeats_at: place.into(), held_us, held_at: held_at.into() };
+        remarks.is_any().then_some(remarks)
     }
 
     /// Returns the times that the request has taken at `now_us`.

@@ -7,6 +7,7 @@ use super::strand::Strand;
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::gvl_wait::GvlWait;
+use crate::raw::hold::Hold;
 use crate::raw::os::Wakeup;
 use crate::raw::ruby::{self, NIL};
 use crate::raw::slots::RootSlot;
@@ -61,6 +62,7 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
+    pub(crate) hold: Hold,
     /// Its place in profiles.
     pub(crate) seat: Seat,
     /// Its last request was slow, so the next one is measured.
@@ -130,6 +132,7 @@ impl ServingThread {
             called: AtomicBool::new(false),
             killed: Cell::new(false),
             gvl_wait: GvlWait::new(),
+            hold: Hold::new(),
             seat: Seat::new(),
             slow: Cell::new(false),
             running: Cell::new(None),
