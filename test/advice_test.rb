@@ -121,6 +121,9 @@ class AdviceTest < Case
                  %r{at app/pages.rb:#{line('line of the N')}: SELECT "authors"}, /\d %/)
     index = own.control("/routes")["routes"].find { |one| one["route"] == "pages#index" }
     assert_equal [60, 60 * 30], index.values_at("repeating", "repeats")
+    saved = JSON.parse(own.command_line("plan", "--live", "--from", own.dir, "--rate", "9/s", "--instance-cost", "$40/month", "--json").first)
+    saving = saved["bill"]["savings"].find { |one| one["text"].start_with?("pages#index makes 31") }
+    assert_in_delta saved["bill"]["per_month"] * saving["share"], saving["per_month"], 0.01
     good = own.control("/routes")["routes"].find { |one| one["route"] == "pages#good" }
     assert_equal [0, nil], good.values_at("repeating", "repeats_at")
   end

@@ -179,11 +179,44 @@ class PlanCommandTest < Case
     assert_operator values.dig("autoscaling", "saturation"), :<=, 1
   end
 
+  TWO_ROUTES = <<~'RUBY'
+    run lambda { |env|
+      sleep(env["PATH_INFO"] == "/long" ? 0.06 : 0.01)
+      [200, { "content-type" => "text/plain" }, ["ok"]]
+    }
+  RUBY
+
+  it "divides the costs of a running server among its routes, also at twice the load" do
+    own = start(app: TWO_ROUTES, workers: 1, threads: "3:3")
+    [*["/long"] * 60, *["/short"] * 60].each_slice(6) { |slice| slice.map { |path| Thread.new { get(path, to: own) } }.each(&:join) }
+    given = ["--live", "--from", own.dir, "--rate", "100/s", "--average-rate", "20/s"]
+    out, err, code = own.command_line("plan", *given, "--instance-cost", "$40/month", "--json")
+    assert_equal 0, code, err
+    bill = JSON.parse(out).fetch("bill")
+    assert_equal(["GET /long", "GET /short"], bill["routes"].map { |one| one["route"] })
+    assert_in_delta bill["per_month"], bill["routes"].sum { |one| one["per_month"] }, 0.01
+    assert_equal 40.0 * bill["instances"], bill["per_month"]
+    assert_operator bill["instances_at_twice"], :>, bill["instances"]
+    long, short = bill["routes"]
+    assert_operator long["per_month"], :>, 2 * short["per_month"]
+    assert_in_delta long["per_month"] / (20 * 0.5 * 730 * 3600) * 1000, long["per_thousand"], long["per_thousand"] * 0.01
+    text, = own.command_line("plan", *given, "--instance-cost", "$40/month")
+    assert_match(%r{^Bill .*\n  GET /long +\d+ % +\$\d.*\n  GET /short .*\n  all }, text)
+    assert(text.lines.all? { |line| line.chomp.length <= 100 }, text)
+    text, = own.command_line("plan", *given)
+    assert_match(/Give the price with --instance-cost/, text)
+    _, err, code = plan("--live", "--from", "-", input: "")
+    assert_equal 2, code
+    assert_match(/--live requires a running server/, err)
+  end
+
   it "reports that no server is running" do
     write("config.ru", SLEEPER)
-    _, err, code = plan("--from", ".")
-    assert_equal 2, code
-    assert_match(/no Firebrick is running|nothing listens/, err)
+    [["--from", "."], ["--live"]].each do |args|
+      _, err, code = plan(*args)
+      assert_equal 2, code
+      assert_match(/no Firebrick is running|nothing listens/, err)
+    end
     _, err, code = plan("--from", "tcp://127.0.0.1:1", "--rate", "5/s")
     assert_equal 2, code
     assert_match(/nothing listens/, err)

@@ -15,6 +15,8 @@ Examples:
   firebrick plan --from log/access.log --slo 'p99<1s' --instance-cost 7/month
   firebrick plan --from .                  the server running in this folder
   firebrick plan --from bench.json --rate 50/s --explain
+  firebrick plan --live --instance-cost 40/month
+      what each route of the running app costs, and what advice saves
   firebrick plan --from . --helm > values.yaml
 
 Exit status: 0; 1 if the instances given by --instances cannot keep up with the
@@ -120,9 +122,15 @@ fn what_if() -> [Arg; 3] {
     ]
 }
 
-fn output() -> [Arg; 5] {
+fn output() -> [Arg; 6] {
     const HEADING: &str = "Output";
     [
+        flag(
+            "live",
+            HEADING,
+            "Add the bill of the running server (--from, otherwise the one in this folder): what each route costs, also at twice the load, and what the advice of `firebrick routes` saves",
+        )
+        .conflicts_with("helm"),
         flag("explain", HEADING, "Show the formulas with numbers filled in, and their sources"),
         flag("json", HEADING, "Print JSON, for programs"),
         flag("helm", HEADING, "Print values for the Helm chart (docs/kubernetes.md)")

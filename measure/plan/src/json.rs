@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use planner::bill::Bill;
 use planner::facts::TrafficFacts;
 use planner::sizing::Sizing;
 use serde::Serialize;
@@ -19,10 +20,13 @@ struct Document<'a> {
     /// Best first.
     #[serde(rename = "answers")]
     sizings: &'a [Sizing],
+    /// With `--live`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bill: Option<&'a Bill>,
 }
 
 /// Returns the document, followed by a newline.
-pub(crate) fn document(inputs: &Inputs, sizings: &[Sizing]) -> Result<String, String> {
+pub(crate) fn document(inputs: &Inputs, sizings: &[Sizing], bill: Option<&Bill>) -> Result<String, String> {
     let facts_from = inputs.origins.iter().map(|(name, known)| (*name, known.from.as_str())).collect();
     let document = Document {
         kind: "firebrick plan",
@@ -31,6 +35,7 @@ pub(crate) fn document(inputs: &Inputs, sizings: &[Sizing]) -> Result<String, St
         facts_from,
         notes: &inputs.notes,
         sizings,
+        bill,
     };
     serde_json::to_string_pretty(&document)
         .map(|text| text + "\n")

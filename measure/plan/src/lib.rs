@@ -17,6 +17,7 @@ mod units;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
+use planner::bill::bill;
 use planner::compare;
 use planner::sizing::Sizing;
 
@@ -53,8 +54,11 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
     let options = Options::read(matches)?;
     let found = match &options.from {
-        Some(from) => sources::read(from, options.look_ms, options.token.clone())
-            .map_err(|why| format!("--from: {why}"))?,
+        Some(from) => {
+            let (look_ms, routes, token) = (options.look_ms, options.live, options.token.clone());
+            sources::read(from, sources::SourceWish { look_ms, routes, token })
+                .map_err(|why| format!("--from: {why}"))?
+        }
         None if options.look_ms.is_some() => {
             return Err(
                 "--look requires --from with the folder of a running server, e.g. --from .".to_owned()
@@ -65,10 +69,14 @@ fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
     let inputs = options.with(&found)?;
     let sizings = compare(&inputs.facts, &inputs.sizes, options.instances).map_err(|error| error.0)?;
     let enough = sizings.first().is_some_and(enough);
+    let bill = match sizings.first().filter(|_| options.live && !found.routes.is_empty()) {
+        Some(best) => Some(bill(&inputs.facts, best, &found.routes, &found.advice).map_err(|error| error.0)?),
+        None => None,
+    };
     let text = match (sizings.first(), options.helm, options.json) {
         (Some(best), true, _) => helm::values(&inputs, best),
-        (_, _, true) => json::document(&inputs, &sizings)?,
-        _ => screen::text(&inputs, &sizings, options.explain),
+        (_, _, true) => json::document(&inputs, &sizings, bill.as_ref())?,
+        _ => screen::text(&inputs, &sizings, bill.as_ref(), options.explain),
     };
     Ok((text, enough))
 }

@@ -14,6 +14,8 @@ pub(crate) struct Options {
     pub from: Option<String>,
     pub look_ms: Option<f64>,
     pub token: Option<String>,
+    /// Add the bill of a running server, by default of the one in this folder.
+    pub live: bool,
     pub explain: bool,
     pub json: bool,
     pub helm: bool,
@@ -55,9 +57,10 @@ impl Options {
         let flags = Flags(matches);
         let whole = |text: &str| units::count(text, 1, 10_000, "2").map(|n| n as u32);
         Ok(Options {
-            from: flags.text("from"),
+            from: flags.text("from").or_else(|| matches.get_flag("live").then(|| ".".to_owned())),
             look_ms: flags.read("look", |text| units::time(text, "10s"))?,
             token: flags.text("token"),
+            live: matches.get_flag("live"),
             explain: matches.get_flag("explain"),
             json: matches.get_flag("json"),
             helm: matches.get_flag("helm"),

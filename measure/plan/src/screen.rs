@@ -1,5 +1,7 @@
 //! The result for people: the most important first, then tables, what-if cases, cost, and the sources of the facts.
 
+use control::by_route::cut;
+use planner::bill::Bill;
 use planner::capacity::Resource;
 use planner::facts::Size;
 use planner::format::{count, figure, millis, percent, whole};
@@ -11,7 +13,12 @@ use crate::table::lines;
 
 const WIDTH: usize = 96;
 
-pub(crate) fn text(inputs: &Inputs, sizings: &[Sizing], explain: bool) -> String {
+/// The longest name of a route in a bill, in characters.
+const NAME: usize = 36;
+/// The routes that are shown of a bill.
+const SHOWN: usize = 20;
+
+pub(crate) fn text(inputs: &Inputs, sizings: &[Sizing], bill: Option<&Bill>, explain: bool) -> String {
     let Some(best) = sizings.first() else { return String::new() };
     let mut out = Vec::new();
     out.push(wrapped(&headline(inputs, best, sizings.len() > 1), WIDTH, 0));
@@ -23,6 +30,13 @@ pub(crate) fn text(inputs: &Inputs, sizings: &[Sizing], explain: bool) -> String
     section(&mut out, lines(&loads(inputs, best)));
     section(&mut out, what_if(inputs, best));
     section(&mut out, costs(inputs, best));
+    if let Some(bill) = bill {
+        let money = |amount: Option<f64>| {
+            best.cost.as_ref().zip(amount).map_or("-".to_owned(), |(cost, amount)| money(cost, amount))
+        };
+        section(&mut out, routes(bill, &money));
+        section(&mut out, savings(bill, &money));
+    }
     section(&mut out, facts(inputs));
     if explain {
         section(&mut out, steps(best));
@@ -315,6 +329,64 @@ fn costs(inputs: &Inputs, best: &Sizing) -> Vec<String> {
         figure(millions)
     );
     vec!["Cost".to_owned(), wrapped(&text, WIDTH, 2)]
+}
+
+fn routes(bill: &Bill, money: &dyn Fn(Option<f64>) -> String) -> Vec<String> {
+    let mut rows = vec![texts(["Bill", "part", "a month", "1,000 requests", "a month at twice the load"])];
+    for route in bill.routes.iter().take(SHOWN) {
+        rows.push(vec![
+            format!("  {}", cut(&route.route, NAME)),
+            percent(route.share),
+            money(route.per_month),
+            money(route.per_thousand),
+            money(route.per_month_at_twice),
+        ]);
+    }
+    if bill.routes.len() > SHOWN {
+        rows.push(vec![format!("  {} more: --json", bill.routes.len() - SHOWN)]);
+    }
+    rows.push(vec![
+        "  all".to_owned(),
+        String::new(),
+        money(bill.per_month),
+        String::new(),
+        money(bill.per_month_at_twice),
+    ]);
+    let mut out = lines(&rows);
+    let (now, twice) = (bill.instances, bill.instances_at_twice);
+    let instances = |number: u32| count(number.into(), "instance", "instances");
+    let note = format!(
+        "  {} now, {} at twice the load. Costs are divided by the time in the app.",
+        instances(now),
+        instances(twice)
+    );
+    out.push(wrapped(&note, WIDTH, 2));
+    if bill.per_month.is_none() {
+        out.push("  Give the price with --instance-cost 40/month.".to_owned());
+    }
+    out
+}
+
+/// What each piece of advice saves.
+fn savings(bill: &Bill, money: &dyn Fn(Option<f64>) -> String) -> Vec<String> {
+    if bill.savings.is_empty() {
+        return Vec::new();
+    }
+    let mut out = vec!["Advice, with what it saves at most a month".to_owned()];
+    for saving in &bill.savings {
+        let worth = match saving.per_month {
+            Some(_) => format!("{} ({})", money(saving.per_month), percent(saving.share)),
+            None => percent(saving.share),
+        };
+        let fewer = |before: u32, after: u32, when: &str| match before.saturating_sub(after) {
+            0 => String::new(),
+            fewer => format!(" {} fewer{when}.", count(fewer.into(), "instance", "instances")),
+        };
+        let now = fewer(bill.instances, saving.instances, "");
+        let twice = fewer(bill.instances_at_twice, saving.instances_at_twice, " at twice the load");
+        out.push(wrapped(&format!("  {worth}: {}{now}{twice}", saving.text), WIDTH, 2));
+    }
+    out
 }
 
 fn facts(inputs: &Inputs) -> Vec<String> {

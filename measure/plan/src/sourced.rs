@@ -1,5 +1,6 @@
 //! Facts with their sources. Flags override measurements, which override defaults.
 
+use planner::bill::{Improvement, RouteShare};
 use serde::Serialize;
 
 /// A value with its source as text.
@@ -49,6 +50,9 @@ pub(crate) struct SourceFacts {
     pub fibers: Option<Sourced<u32>>,
     pub cores: Option<Sourced<f64>>,
     pub memory: Option<Sourced<Memory>>,
+    /// What each route takes, and what should be changed; of a running server, with `--live`.
+    pub routes: Vec<RouteShare>,
+    pub advice: Vec<Improvement>,
     /// Remarks for the output.
     pub notes: Vec<String>,
 }

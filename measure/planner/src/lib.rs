@@ -6,6 +6,7 @@
 //! selects the next measurement, and [`recommend()`] the shape to run.
 #![forbid(unsafe_code)]
 
+pub mod bill;
 pub mod burst;
 pub mod capacity;
 pub mod cell;

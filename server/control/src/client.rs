@@ -7,7 +7,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use settings::ControlAddress;
-use stats::{Death, InFlight, ServerSnapshot, Status};
+use stats::{Death, InFlight, RoutesSnapshot, ServerSnapshot, Status};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -102,6 +102,14 @@ impl ControlClient {
             (403, text) if text.trim() == "Invalid auth token" => Err(Error::Token(self.address.clone())),
             (status, text) => Err(Error::Refused(status, text)),
         }
+    }
+
+    /// Returns what each route of the app takes, and what should be changed.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn routes(&self) -> Result<RoutesSnapshot, Error> {
+        self.json("/routes?advice")
     }
 
     /// Returns the server's phase. Also works during boot and shutdown.

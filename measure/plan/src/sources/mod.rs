@@ -15,13 +15,35 @@ use crate::sourced::SourceFacts;
 /// The largest JSON document in bytes.
 const LARGEST_DOCUMENT: u64 = 1 << 30;
 
-/// Reads the facts from a source. A server is observed for `look_ms` if that is given.
-pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> Result<SourceFacts, String> {
+/// The wishes to a running server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SourceWish {
+    /// Observe it for so many milliseconds.
+    pub look_ms: Option<f64>,
+    /// Also ask what its routes take.
+    pub routes: bool,
+    pub token: Option<String>,
+}
+
+impl SourceWish {
+    /// Returns the option that only a running server can fulfil.
+    fn of_a_server(&self) -> Option<&'static str> {
+        self.look_ms.map(|_| "--look").or(self.routes.then_some("--live"))
+    }
+}
+
+/// Reads the facts from a source.
+pub(crate) fn read(from: &str, asked: SourceWish) -> Result<SourceFacts, String> {
+    let file_only = |what: &str| match asked.of_a_server() {
+        Some(flag) => Err(format!("{flag} requires a running server; {what} is none")),
+        None => Ok(()),
+    };
     if from == "-" {
+        file_only("standard input")?;
         return file("standard input", &mut io::stdin().lock());
     }
     if from.contains("://") || from.starts_with("unix:") {
-        return server::query(from, look_ms, token);
+        return server::query(from, asked);
     }
     let path = Path::new(from);
     let kind = path.metadata().map_err(|why| match why.kind() {
@@ -29,14 +51,12 @@ pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> R
         _ => format!("{from}: {why}"),
     })?;
     if kind.is_dir() {
-        return server::query_folder(path, look_ms, token);
+        return server::query_folder(path, asked);
     }
     if kind.file_type().is_socket() {
-        return server::query(from, look_ms, token);
+        return server::query(from, asked);
     }
-    if look_ms.is_some() {
-        return Err(format!("--look requires a running server; {from} is a file"));
-    }
+    file_only(from)?;
     let open = File::open(path).map_err(|why| format!("{from}: {why}"))?;
     file(from, &mut BufReader::with_capacity(1 << 16, open))
 }
@@ -68,8 +88,10 @@ mod tests {
 
     #[test]
     fn errors_of_invalid_sources() {
-        let error = read("/nonexistent/file", None, None).unwrap_err();
+        let error = read("/nonexistent/file", SourceWish::default()).unwrap_err();
         assert!(error.contains("there is no /nonexistent/file"), "{error}");
+        let asked = SourceWish { routes: true, ..SourceWish::default() };
+        assert!(read("-", asked).unwrap_err().starts_with("--live requires a running server"));
         let error = |bytes: &[u8]| file("x", &mut &bytes[..]).unwrap_err();
         assert!(error(b"").contains("empty"), "{}", error(b""));
         assert!(error(&[0x1f, 0x8b, 8]).contains("zcat"));

@@ -6,52 +6,55 @@ use std::time::{Duration, Instant};
 
 use control::client::{ControlClient, explain};
 use planner::Seats;
+use planner::bill::{Improvement, RouteShare};
 use planner::format::{figure, millis};
 use serde::Deserialize;
 use settings::{Argument, ControlAddress, ProcessEnvironment};
-use stats::{DurationSummary, Interval, ServerSnapshot, WorkerSnapshot};
+use stats::{DurationSummary, Interval, RouteSnapshot, RoutesSnapshot, ServerSnapshot, WorkerSnapshot};
 
+use super::SourceWish;
 use crate::sourced::{Memory, SourceFacts, Sourced};
 
 /// Fewer requests give unreliable rates and times.
 const FEW: u64 = 100;
 
 /// Queries the server with control address `text`.
-pub(super) fn query(text: &str, look_ms: Option<f64>, token: Option<String>) -> Result<SourceFacts, String> {
+pub(super) fn query(text: &str, asked: SourceWish) -> Result<SourceFacts, String> {
     let address = ControlAddress::from_str(text).map_err(|_| {
         format!("`{text}` is not a control address; expected tcp://HOST:PORT, unix://PATH or a path")
     })?;
-    let token =
-        token.or_else(|| std::env::var("FIREBRICK_CONTROL_TOKEN").ok().filter(|token| !token.is_empty()));
+    let token = asked
+        .token
+        .clone()
+        .or_else(|| std::env::var("FIREBRICK_CONTROL_TOKEN").ok().filter(|token| !token.is_empty()));
     let client = ControlClient::new(address, token);
-    observe(&client, &format!("the server on {}", client.address()), look_ms)
+    observe(&client, &format!("the server on {}", client.address()), &asked)
         .map_err(|error| error.to_string())
 }
 
 /// Queries the server of the app in `dir`.
-pub(super) fn query_folder(
-    dir: &Path,
-    look_ms: Option<f64>,
-    token: Option<String>,
-) -> Result<SourceFacts, String> {
+pub(super) fn query_folder(dir: &Path, asked: SourceWish) -> Result<SourceFacts, String> {
     let folder = Argument { key: "dir", flag: "--from".to_owned(), values: vec![dir.display().to_string()] };
     let loaded = settings::load(&[folder], &ProcessEnvironment)
         .map_err(|errors| errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let off = || format!("the control socket of the server in {} is disabled", dir.display());
     let control = loaded.settings.control.ask.clone().ok_or_else(off)?;
-    let client = ControlClient::new(control, token.or(loaded.settings.control.token.clone()));
-    observe(&client, &format!("the server in {}", dir.display()), look_ms)
+    let client = ControlClient::new(control, asked.token.clone().or(loaded.settings.control.token.clone()));
+    observe(&client, &format!("the server in {}", dir.display()), &asked)
         .map_err(|error| explain(&error, dir))
 }
 
 fn observe(
     client: &ControlClient,
     source: &str,
-    look_ms: Option<f64>,
+    asked: &SourceWish,
 ) -> Result<SourceFacts, control::client::Error> {
     let mut found = SourceFacts { source: source.to_owned(), ..SourceFacts::default() };
     let before = client.stats()?;
-    if let Some(look_ms) = look_ms {
+    if asked.routes {
+        routes(&client.routes()?, &mut found);
+    }
+    if let Some(look_ms) = asked.look_ms {
         let begun = Instant::now();
         std::thread::sleep(Duration::from_secs_f64(look_ms / 1_000.0));
         let after = client.stats()?;
@@ -79,6 +82,27 @@ fn observe(
         None => since_start(&before, source, &mut found),
     }
     Ok(found)
+}
+
+/// Reads what the routes take, and the advice.
+fn routes(routes: &RoutesSnapshot, found: &mut SourceFacts) {
+    let all: u64 = routes.routes.iter().map(|route| route.app_ms.count).sum();
+    let share = |route: &RouteSnapshot| RouteShare {
+        route: route.route.clone(),
+        time: route.share,
+        requests: route.app_ms.count as f64 / all.max(1) as f64,
+    };
+    found.routes = routes.routes.iter().filter(|route| route.app_ms.count > 0).map(share).collect();
+    let advice = routes.advice.iter().flatten();
+    found.advice = advice
+        .filter(|finding| finding.frees > 0.0)
+        .map(|finding| Improvement { text: finding.text.clone(), frees: finding.frees })
+        .collect();
+    if found.routes.is_empty() {
+        found.notes.push(
+            "There is no bill by route: no request has reached the app, or stats.routes is 0.".to_owned(),
+        );
+    }
 }
 
 fn observed(between: &Interval, source: &str, found: &mut SourceFacts) {
