@@ -10,6 +10,7 @@ DEATHS_APP = <<~'RUBY'
     case env["PATH_INFO"]
     when "/pid" then [200, text, [Process.pid.to_s]]
     when "/exit" then exit!(7)
+    when "/raise" then raise KeyError, "private"
     when "/segv" then Process.kill(:SEGV, Process.pid); sleep
     when "/long" then ENV.key?("TEST_FIBERS") ? (nil while true) : sleep # a fiber that waits does not hold its worker up
     when "/swallow"
@@ -76,8 +77,8 @@ class DeathsTest < Case
     request = death(own)["in_flight"].first
     assert_equal "/long", request["path"]
     assert_operator request["age_ms"], :>=, 2000
-    assert_match(/\Aconfig\.ru:7:in/, request["backtrace"].first)
-    assert_logged(%r{serving GET /long \(for .* s, last seen at config\.ru:7:in}, on: own)
+    assert_match(/\Aconfig\.ru:8:in/, request["backtrace"].first)
+    assert_logged(%r{serving GET /long \(for .* s, last seen at config\.ru:8:in}, on: own)
   end
 
   it "records timeouts and workers that are taken away, and shows all in a table" do
@@ -86,18 +87,48 @@ class DeathsTest < Case
     assert_status 504, get("/long", to: own)
     record = death(own)
     assert_equal ["timeout", 9, true], [*record.values_at("cause", "signal"), record["in_flight"].first["answered"]]
-    assert_match(/config\.ru:7/, record["in_flight"].first["backtrace"].first)
+    assert_match(/config\.ru:8/, record["in_flight"].first["backtrace"].first)
     wait_until("two workers") { own.stats["workers"].count { |one| one["state"] == "ready" } == 2 }
     own.signal("TTOU")
     assert_equal ["drain", 0, nil], death(own, 2).values_at("cause", "exit_code", "signal")
     out, err, code = own.command_line("deaths", own.dir)
     assert_equal ["", 0], [err, code]
     lines = out.lines.map(&:split)
-    assert_equal 4, lines.size, out
-    assert_equal(%w[drain timeout], [lines[1].last, lines[2].last])
-    assert_match(%r{\A    GET /long, \d\.\d s, answered, last seen at config\.ru:7}, out.lines.last)
+    assert_match(%r{\AGET /long was in progress in 1 of 1 unexpected deaths with requests, last seen at config\.ru:8}, out)
+    assert_equal(%w[drain timeout], [lines[3].last, lines[4].last])
+    assert_match(%r{\A    GET /long, \d\.\d s, answered, last seen at config\.ru:8}, out.lines[5])
     assert_equal(own.control("/deaths"), JSON.parse(own.command_line("deaths", own.dir, "--json").first))
     assert_match(/deaths\s+of workers: timeout 1, drain 1/, own.command_line("stats", own.dir).first)
+  end
+
+  [{}, { fibers: 4 }].each do |how|
+    it "shows what a killed worker did last, which it cannot tell itself any more #{how}" do
+      firebrick_only
+      own = server(**how)
+      assert_status 500, get("/raise?secret", to: own)
+      assert_status 502, get("/exit", to: own)
+      record = death(own)
+      events = record["events"].map { |one| one.values_at("event", "text", "status") }
+      assert_equal [["begin", "GET /raise", nil], ["raised", "KeyError at config.ru:6", nil], ["fail", "", 500], ["begin", "GET /exit", nil]], events.last(4)
+      refute_includes record["events"].to_json, "private"
+      second = record["seconds"].last
+      assert_operator second["rss_bytes"], :>, 1 << 20
+      assert_equal(2, record["seconds"].sum { |one| one["begun"] })
+      out, = own.command_line("deaths", own.dir)
+      assert_match(/^    in the last \d+ s: 2 requests begun, 1 ended, 1 failed; /, out)
+      assert_match(%r{ before: began GET /exit \(thread \d\)\n\z}, out)
+      assert_match(%r{ s before: \d begun}, own.command_line("deaths", own.dir, "--minute").first)
+    end
+  end
+
+  it "names the request first that several workers have died of" do
+    firebrick_only
+    own = server(workers: 2, threads: "1:1")
+    2.times do |count|
+      assert_status 502, get("/exit", to: own)
+      death(own, count + 1)
+    end
+    assert_match(%r{\AGET /exit was in progress in 2 of 2 unexpected deaths with requests \(newest: no\. 2\)\n}, own.command_line("deaths", own.dir).first)
   end
 
   it "says when no worker has ended, and when no server runs" do

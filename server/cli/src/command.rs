@@ -63,6 +63,8 @@ pub enum Command {
         client: ControlClient,
         /// Print JSON instead of text.
         json: bool,
+        /// Show all that is known of their last minutes.
+        minute: bool,
     },
     /// Show what grows in a worker.
     Leaks {
@@ -323,7 +325,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("deaths", given)) => {
             let (dir, client) = running(load(2)?)?;
-            Ok(Command::Deaths { dir, client, json: given.get_flag("json") })
+            Ok(Command::Deaths {
+                dir,
+                client,
+                json: given.get_flag("json"),
+                minute: given.get_flag("minute"),
+            })
         }
         Some(("leaks", given)) => {
             let wish = leaks::wish(given).map_err(mistyped)?;

@@ -45,7 +45,9 @@ fn run() -> ExitCode {
         }),
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Routes { dir, client, wish }) => control::by_route::routes_command(&dir, &client, &wish),
-        Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
+        Ok(Command::Deaths { dir, client, json, minute }) => {
+            control::client::deaths_command(&dir, &client, json, minute)
+        }
         Ok(Command::Leaks { dir, client, wish }) => control::leaks::leaks_command(&dir, &client, &wish),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),

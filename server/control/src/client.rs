@@ -281,9 +281,9 @@ pub fn stats_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode
     show(report(dir, client, json))
 }
 
-/// Runs `firebrick deaths` for the app in `dir`: prints the server's JSON, or a table.
-pub fn deaths_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode {
-    show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths)))
+/// Runs `firebrick deaths` for the app in `dir`: prints the server's JSON, or a table; with `minute`, what the workers did in their last one.
+pub fn deaths_command(dir: &Path, client: &ControlClient, json: bool, minute: bool) -> ExitCode {
+    show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths, minute)))
 }
 
 pub(crate) fn show(report: Result<String, String>) -> ExitCode {

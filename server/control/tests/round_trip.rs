@@ -285,6 +285,7 @@ fn orders_to_interrupt_are_checked_and_carried_out() {
 
 fn death() -> Death {
     Death {
+        number: 1,
         at: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_769_860_800),
         worker: 1,
         pid: 101,
@@ -306,6 +307,8 @@ fn death() -> Death {
             answered: false,
             backtrace: Some(vec!["app.rb:3:in `read'".to_owned()]),
         }],
+        seconds: Vec::new(),
+        events: Vec::new(),
         text: "worker 1 (pid 101) was killed by the kernel".into(),
     }
 }

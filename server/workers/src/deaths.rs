@@ -12,10 +12,11 @@ use crate::memory::Memory;
 use crate::oom::OomCount;
 use crate::process::{ExitStatus, Generation};
 use queue::Serial;
-use stats::{Death, DeathCause, DeathCounts, DeathRequest};
+use stats::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use wire::recorder::{self, EventKind, Flight};
 use wire::traces::Trace;
 
 /// The number of records that are kept.
@@ -26,6 +27,9 @@ const SHOWN: usize = 10;
 /// the control server.
 const LINES: usize = 20;
 const LONGEST_LINE: usize = 200;
+/// The most events of a record, and the seconds that it covers.
+const EVENTS: usize = 40;
+const MINUTE_S: u64 = 60;
 /// The longest path that is shown, in characters.
 const LONGEST_PATH: usize = 500;
 
@@ -36,13 +40,17 @@ pub struct Deaths(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     ring: VecDeque<Death>,
+    /// The number of the newest record.
+    last: u64,
     counts: DeathCounts,
 }
 
 impl Deaths {
-    pub(crate) fn add(&self, death: Death) {
+    pub(crate) fn add(&self, mut death: Death) {
         let mut kept = self.kept();
         kept.counts.count(death.cause);
+        kept.last += 1;
+        death.number = kept.last;
         if kept.ring.len() == KEPT {
             kept.ring.pop_front();
         }
@@ -116,6 +124,8 @@ pub(crate) struct DeathFacts<'a> {
     pub(crate) traces: &'a [Trace],
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) noticed: Instant,
+    /// What the worker has recorded, and when that was read, in microseconds of the monotonic clock.
+    pub(crate) flight: (Flight, u64),
 }
 
 /// Returns whether the worker exited as ordered. If its template ended first (a reload in place), the exit
@@ -144,6 +154,7 @@ pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> S
         traces: &[],
         worker_timeout,
         noticed: exit.forked,
+        flight: (Flight::default(), 0),
     };
     format!("worker {} (pid {}) {}", exit.index, exit.pid, facts.how())
 }
@@ -156,6 +167,8 @@ impl DeathFacts<'_> {
         let in_flight = self.served.iter().take(SHOWN).map(|request| self.request(request)).collect();
         let WorkerExit { index, pid, generation, status, peak_kib, .. } = *self.exit;
         Death {
+            // Known when it is added.
+            number: 0,
             at,
             worker: index,
             pid,
@@ -172,8 +185,57 @@ impl DeathFacts<'_> {
             oom_kills_before: self.oom.before,
             oom_kills_after: self.oom.after,
             in_flight,
+            seconds: self.seconds(),
+            events: self.events(),
             text,
         }
+    }
+
+    fn seconds(&self) -> Vec<FlightSecond> {
+        let (flight, now_us) = &self.flight;
+        let second = |one: &recorder::Second| {
+            Some(FlightSecond {
+                ago_s: (now_us / 1_000_000).checked_sub(one.second)?,
+                begun: one.begun,
+                ended: one.ended,
+                failed: one.failed,
+                collections: one.collections,
+                rss_bytes: u64::from(one.rss_kib) * 1024,
+                busy_ms: one.busy_ms,
+            })
+        };
+        flight.seconds.iter().filter_map(second).filter(|one| one.ago_s <= MINUTE_S).collect()
+    }
+
+    fn events(&self) -> Vec<FlightEvent> {
+        let (flight, now_us) = &self.flight;
+        let event = |one: &recorder::Event| {
+            // A time to come cannot be that of an event.
+            let ago_us = now_us.checked_sub(one.at_us)?;
+            let ends = matches!(one.kind, EventKind::End | EventKind::Fail);
+            let name = match one.kind {
+                EventKind::Begin => "begin",
+                EventKind::End => "end",
+                EventKind::Fail => "fail",
+                EventKind::Told => "told",
+                EventKind::Raised => "raised",
+            };
+            let begins = one.kind == EventKind::Begin;
+            Some(FlightEvent {
+                ago_ms: ago_us as f64 / 1e3,
+                event: name.to_owned(),
+                thread: one.thread,
+                // Paths come from clients.
+                text: printable(&one.text),
+                took_ms: ends.then_some(one.values[0] as f64 / 1e3),
+                queued_ms: begins.then_some(one.values[0] as f64 / 1e3),
+                status: (one.status > 0).then_some(one.status),
+                collections: if ends { one.values[1] } else { 0 },
+            })
+        };
+        let last = flight.events.len().saturating_sub(EVENTS);
+        let recent = |one: &FlightEvent| one.ago_ms <= MINUTE_S as f64 * 1e3;
+        flight.events[last..].iter().filter_map(event).filter(recent).collect()
     }
 
     fn age(&self) -> Duration {
@@ -291,6 +353,15 @@ impl DeathFacts<'_> {
             }
         }
     }
+}
+
+/// Escapes control characters.
+fn printable(text: &str) -> String {
+    let escaped = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// Shortens a text that is too long.

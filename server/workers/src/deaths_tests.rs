@@ -18,6 +18,7 @@ fn facts(exit: &WorkerExit) -> DeathFacts<'_> {
         traces: &[],
         worker_timeout: Some(Duration::from_secs(2)),
         noticed: exit.forked + Duration::from_secs(90),
+        flight: (Flight::default(), 0),
     }
 }
 

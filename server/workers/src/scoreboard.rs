@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use wire::profile::Order;
+use wire::recorder::{self, Flight};
 use wire::scoreboard::{Layout, PROFILE, Slot, withdrawn_at};
 
 /// The slots of all workers.
@@ -30,10 +31,18 @@ impl Scoreboard {
     /// Returns the state of the worker in slot `index`. Words that change during the copy may be inconsistent
     /// with each other.
     pub fn slot(&self, index: usize) -> Slot {
-        let mut bytes = vec![0; self.layout.slot_len()];
+        let mut bytes = vec![0; self.layout.recorder_at()];
         let read = self.memory.read_at(&mut bytes, self.position(index)).unwrap_or(0);
         bytes.truncate(read);
         Slot::read(&bytes, self.layout)
+    }
+
+    /// Returns what the worker in slot `index` has recorded last.
+    pub(crate) fn flight(&self, index: usize) -> Flight {
+        let mut bytes = vec![0; recorder::LEN];
+        let at = self.position(index) + self.layout.recorder_at() as u64;
+        let read = self.memory.read_at(&mut bytes, at).unwrap_or(0);
+        Flight::read(&bytes[..read])
     }
 
     /// Withdraws the first `count` requests of a link from the worker in slot `index`, except those that it

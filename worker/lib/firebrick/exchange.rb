@@ -51,6 +51,18 @@ module Firebrick
         custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
       end
 
+      # Names an exception of the app and the app's line for the flight recorder: this one, or the one of which Rails
+      # has made an error page. Its message may be private.
+      def fault(error, env)
+        error ||= env["action_dispatch.exception"] if env.is_a?(Hash)
+        return unless error.is_a?(Exception)
+
+        line = app_lines&.place(error.backtrace.to_a)
+        line ? "#{error.class} at #{line}" : error.class.to_s
+      rescue StandardError, SystemStackError
+        nil
+      end
+
       # Returns the response with the file that X-Sendfile or X-Accel-Redirect names; nil if the fields are meant for
       # another server.
       def send_file(env, status, headers)

@@ -5,7 +5,7 @@
 module Firebrick
   # The constants of docs/internals/wire.md and docs/internals/processes.md.
   module Wire
-    VERSION = 11
+    VERSION = 12
     HEADER = 12
     MAX_PAYLOAD = 1_114_112
     INITIAL_WINDOW = 1_048_576

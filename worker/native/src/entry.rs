@@ -132,6 +132,7 @@ fn release(gvl: &mut Gvl, serial: Value) -> Value {
 
 fn stopping(gvl: &mut Gvl) -> Value {
     if worker::is_set_up(gvl) {
+        worker(gvl, |w| w.scoreboard.recorder().told(gvl, "to stop, by a signal"));
         send_frame(gvl, |out| wire::frame::append(out, FrameKind::Stopping, 0, 0, b""));
     }
     NIL
@@ -187,6 +188,10 @@ fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
 /// Waits until signals have come. Returns them as the bits of a number.
 fn asked_by_signals(gvl: &mut Gvl) -> Value {
     let came = signals::asked(gvl);
+    // The server itself asks for those of single requests, often.
+    if came & !signals::ROUTINE != 0 && worker::is_set_up(gvl) {
+        worker(gvl, |w| w.scoreboard.recorder().told(gvl, "to tell its backtraces, by a signal"));
+    }
     ruby::integer(gvl, came as i64)
 }
 

@@ -12,6 +12,7 @@ use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::panics;
 use crate::raw::ruby::{self, Jump, Value};
+use crate::recorder::Recorder;
 use crate::worker::place::place;
 use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{is_abandoned, worker};
@@ -35,7 +36,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(gvl, cpu_us, shared));
     let served = panics::contain(|| match job.gone {
         true => drop_unstarted(gvl, task, job.fd),
-        false => serve_request(gvl, task, &job),
+        false => serve_request(gvl, task, &job, board.recorder()),
     });
     let failed = served.unwrap_or_else(|| {
         task.in_app.set(false);
@@ -48,9 +49,12 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
         // After this the request is no longer registered.
         blocking::check(gvl, task.thread, Some(task), now_us);
     }
-    profile::ended(gvl, task, now_us.saturating_sub(started_us));
-    task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
+    let name = routes::name(gvl, task.route.get());
+    let outcome = (failed, task.status.get());
+    board.recorder().end(gvl, (task.thread.index, job.link, job.id), (now_us, took_us), outcome, name);
+    profile::ended(gvl, task, took_us);
+    task.end(gvl);
     // With fibers every stretch of a measured request would cost readings.
     task.thread.slow.set(task.fiber.is_none() && took_us > SLOW_US);
     // A thread that never waited lacked only a processor; another thread beside it would, too.
@@ -95,7 +99,7 @@ fn drop_unstarted(gvl: &mut Gvl, task: &'static Task, fd: Option<RawFd>) -> bool
     false
 }
 
-fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
+fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job, recorder: Recorder) -> bool {
     let request = match Request::decode(&job.bytes[job.payload.clone()]) {
         Ok(request) => request,
         Err(error) => {
@@ -104,8 +108,12 @@ fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
             return true;
         }
     };
+    let started_us = task.started_us.get();
+    let queued_us = started_us.saturating_sub(request.head.asked_us);
+    let serving = (task.thread.index, job.link, job.id);
+    recorder.begin(gvl, serving, (started_us, queued_us), (request.head.method, request.path()));
     task.head_only.set(request.head.method == b"HEAD");
-    task.queued_us.set(task.started_us.get().saturating_sub(request.head.asked_us));
+    task.queued_us.set(queued_us);
     if let Some(fiber) = &task.fiber {
         fiber.interruptible.set(matches!(request.head.method, b"GET" | b"HEAD" | b"QUERY"));
     }
@@ -182,6 +190,9 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
     task.headers.set(headers);
     let status = head::status(gvl, status);
     task.status.set(status);
+    if status >= 500 && from_app {
+        record_fault(gvl, task);
+    }
     let head = head::response(gvl, task, status, headers);
     if from_app && task.send_file.get() {
         let number = ruby::integer(gvl, i64::from(status));
@@ -220,6 +231,7 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
         return false;
     }
     task.take_over.set(ruby::NIL);
+    let _ = attempt(gvl, task, |gvl| record_fault(gvl, task));
     let answered = attempt(gvl, task, |gvl| {
         let page = ruby::call(gvl, names().exchange.get(), names().failed, &[error, task.env.get()]);
         if unsent {
@@ -230,6 +242,16 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
         end_unfinished(gvl, task);
     }
     true
+}
+
+/// Records the exception of the app: the one out of it, or the one of which a framework has made an error page. May raise.
+#[cold]
+fn record_fault(gvl: &mut Gvl, task: &'static Task) {
+    let fault = ruby::call(gvl, names().exchange.get(), names().fault, &[task.error.get(), task.env.get()]);
+    if fault.is_string(gvl) {
+        let serving = (task.thread.index, task.link.get(), task.id.get());
+        worker(gvl, |w| w.scoreboard).recorder().raised(gvl, serving, fault.bytes(gvl));
+    }
 }
 
 /// Returns whether the exception only reports that the client has disconnected, even if a library has wrapped it.

@@ -36,6 +36,7 @@ mod pace;
 mod profile;
 mod queries;
 mod raw;
+mod recorder;
 mod repeats;
 mod routes;
 mod scoreboard;

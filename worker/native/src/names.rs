@@ -43,7 +43,7 @@ const METHODS: [&[u8]; 7] = [b"GET", b"POST", b"HEAD", b"PUT", b"PATCH", b"DELET
 names! {
     ids {
         call: "call", each: "each", close: "close", to_path: "to_path", to_ary: "to_ary", to_i: "to_i",
-        failed: "failed", finished: "finished", reply_sent: "reply_sent",
+        failed: "failed", fault: "fault", finished: "finished", reply_sent: "reply_sent",
         is_due: "due?", collect: "collect", thread_started: "thread_started", thread_ended: "thread_ended",
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
         send_file: "send_file", offered: "offered", switched: "switched",

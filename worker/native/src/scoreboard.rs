@@ -1,6 +1,7 @@
 //! This worker's slot of the scoreboard: shows the front, without a message, which requests have been started.
 
 use crate::raw::os;
+use crate::recorder::Recorder;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
@@ -8,6 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release, SeqCst},
     fence,
 };
+use wire::recorder;
 use wire::scoreboard::{
     BLOCKED_US, BLOCKING_CALLS, COMPUTING, FAILURES, PROFILE, REQUESTS, SERVING, Serving, THREADS, link_at,
     thread_at, withdrawn_at,
@@ -36,6 +38,12 @@ impl Scoreboard {
     /// Unmaps the memory. No copy of this may be used any more.
     pub(crate) fn unmap(self) {
         os::unmap_words(self.mapped);
+    }
+
+    /// Returns the flight recorder, which is the end of the slot.
+    #[inline]
+    pub(crate) fn recorder(self) -> Recorder {
+        Recorder::new(&self.words[self.words.len().saturating_sub(recorder::LEN / 8)..])
     }
 
     fn put(self, at: usize, value: u64) {

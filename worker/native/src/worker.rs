@@ -201,10 +201,19 @@ impl Worker {
     /// Handles a frame other than REQUEST.
     pub(crate) fn handle(&mut self, gvl: &Gvl, link: u32, message: &Message) {
         match *message {
-            Message::Drain => self.phase = self.phase.max(WorkerPhase::Drains),
-            Message::Collect => self.collect = true,
+            Message::Drain => {
+                self.scoreboard.recorder().told(gvl, "to finish (DRAIN)");
+                self.phase = self.phase.max(WorkerPhase::Drains);
+            }
+            Message::Collect => {
+                self.scoreboard.recorder().told(gvl, "to collect garbage");
+                self.collect = true;
+            }
             Message::Heap { fd, .. } if self.attached.is_some() => heap::refuse(fd),
-            Message::Heap { order, fd } => heap::asked(gvl, order, fd),
+            Message::Heap { order, fd } => {
+                self.scoreboard.recorder().told(gvl, "to describe its heap");
+                heap::asked(gvl, order, fd);
+            }
             Message::Promote { fd } => self.promotion.replace(fd).into_iter().for_each(os::close),
             Message::Window { id, bytes } => {
                 if let Some(task) = self.task_of(link, id) {

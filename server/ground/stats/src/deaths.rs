@@ -41,6 +41,9 @@ pub type DeathCounts = Counts<DeathCause>;
 figures! {
     /// The record of a worker's end.
     pub struct Death {
+        /// The number of the record, counted from 1 since the start of the server.
+        #[serde(default)]
+        number: u64,
         /// When its end was noticed.
         #[serde(with = "when")]
         at: SystemTime,
@@ -76,8 +79,55 @@ figures! {
         oom_kills_after: Option<u64>,
         /// Requests that it had started, the oldest first, at most 10.
         in_flight: Vec<DeathRequest> = part,
+        /// What it did in its last minute, by seconds in which it did something, the oldest first. Empty for
+        /// workers that do not write the [scoreboard](internals/wire.md#the-flight-recorder).
+        #[serde(default)]
+        seconds: Vec<FlightSecond> = part,
+        /// The last that it did, at most 40 events of its last minute, the oldest first.
+        #[serde(default)]
+        events: Vec<FlightEvent> = part,
         /// The sentence of the error log.
         text: String,
+    }
+
+    /// A second of a worker.
+    pub struct FlightSecond {
+        /// Seconds before its end was noticed.
+        ago_s: u64,
+        /// Requests that it began.
+        begun: u32,
+        /// Requests that it finished.
+        ended: u32,
+        /// Those of them in which the app raised.
+        failed: u32,
+        /// Garbage collections.
+        collections: u32,
+        /// Its resident memory at the first event of the second; 0 if the system does not tell.
+        rss_bytes: u64,
+        /// The durations of the finished requests together.
+        busy_ms: u32,
+    }
+
+    /// An event in the life of a worker.
+    pub struct FlightEvent {
+        /// Milliseconds before its end was noticed.
+        ago_ms: f64,
+        /// `begin` or `end` of a request, `fail`: it ended and the app had raised, `raised`: the app raises an exception, or Rails
+        /// made an error page of one, `told`: the worker was told something.
+        event: String,
+        /// The number of the thread.
+        thread: u32,
+        /// Method and path of a request that begins, without the query, at most 80 bytes; the app's name for the route of
+        /// one that ends, or nothing; the class of the exception and the app's line; what the worker was told.
+        text: String,
+        /// The duration of a request that ends; else null.
+        took_ms: Option<f64>,
+        /// The time in the queue of a request that begins; else null.
+        queued_ms: Option<f64>,
+        /// The status of the response to a request that ends, if there was one; else null.
+        status: Option<u16>,
+        /// Garbage collections of the process since the last request that ended.
+        collections: u64,
     }
 
     /// A request that a worker was serving when it ended.

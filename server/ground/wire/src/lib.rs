@@ -16,6 +16,7 @@ pub mod heap;
 pub mod hello;
 pub mod names;
 pub mod profile;
+pub mod recorder;
 pub mod request;
 pub mod response;
 pub mod route;
@@ -32,7 +33,7 @@ pub use frame::{Frame, FrameKind, Header, flag};
 pub use seats::Seats;
 
 /// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
 
 /// Why bytes from the other side were refused. The text names the broken rule of `docs/internals/wire.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

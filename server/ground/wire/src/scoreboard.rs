@@ -1,5 +1,7 @@
 //! The layout of the scoreboard (`docs/internals/wire.md`, "The scoreboard"): offsets and the packed thread state.
 
+use crate::recorder;
+
 /// The bytes before the first link of a slot.
 pub const HEADER: usize = 64;
 /// The bytes of each thread.
@@ -38,6 +40,11 @@ pub struct Layout {
 impl Layout {
     /// Returns the size of the slot in bytes.
     pub const fn slot_len(self) -> usize {
+        self.recorder_at() + recorder::LEN
+    }
+
+    /// Returns the offset of the flight recorder, which is the end of the slot.
+    pub const fn recorder_at(self) -> usize {
         (HEADER + THREAD * self.threads + LINK * self.links).next_multiple_of(64)
     }
 }
@@ -124,7 +131,7 @@ impl Slot {
         1u64.checked_shl(thread).is_some_and(|bit| self.computing & bit != 0)
     }
 
-    /// Reads a slot of [`Layout::slot_len`] bytes. Missing bytes count as zero.
+    /// Reads a slot. Missing bytes count as zero.
     pub fn read(bytes: &[u8], Layout { threads, links }: Layout) -> Slot {
         let word =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);

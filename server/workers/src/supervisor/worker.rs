@@ -11,6 +11,7 @@ use crate::reconciler::End;
 use settings::Machine;
 use stats::DeathCause;
 use std::time::SystemTime;
+use wire::recorder::Flight;
 
 /// The state of a worker beyond its row. Kept until all front threads have cleaned up after the worker's
 /// death.
@@ -38,6 +39,8 @@ pub(super) struct Death {
     served: Vec<Served>,
     /// The number of requests that it had finished.
     requests: u64,
+    /// What it has recorded, and when that was read.
+    flight: (Flight, u64),
     /// The kernel's OOM-kill counter, interpreted for this death.
     oom: OomCount,
     /// Why the worker was replaced or killed because of its limits, for the log.
@@ -99,6 +102,8 @@ impl Supervisor {
         exit.status = exit.status.or_else(|| process.and_then(Process::reap));
         let slot = self.shared.scoreboard().slot(exit.index as usize);
         self.shared.add_blocked(&slot);
+        // The next worker of this slot overwrites it.
+        let flight = (self.shared.scoreboard().flight(exit.index as usize), crate::os::monotonic_us());
         let taken: Arc<[u64]> = slot.taken.into();
         let kernel = deaths::may_be_the_kernels(&exit);
         let oom = self.subjects.meter.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
@@ -110,6 +115,7 @@ impl Supervisor {
             worker.traces.close();
             let death = &mut worker.death;
             (death.exit, death.requests, death.oom) = (Some(exit), slot.requests, oom);
+            death.flight = flight;
         }
     }
 
@@ -127,7 +133,7 @@ impl Supervisor {
         else {
             return;
         };
-        let Death { exit: Some(exit), served, requests, oom, recycled, .. } = death else { return };
+        let Death { exit: Some(exit), served, requests, oom, recycled, flight, .. } = death else { return };
         let ordinary =
             recycled.is_none() && deaths::finished(&exit) && !(exit.status.is_none() && oom.is_kill());
         let quiet = exit.cause == Cause::Ordered
@@ -144,6 +150,8 @@ impl Supervisor {
             traces: traces.last(),
             worker_timeout: self.options.worker_timeout(pool),
             noticed: Instant::now(),
+            // Most workers end so, and each record takes room.
+            flight: if ordinary { Default::default() } else { flight },
         };
         let death = facts.record(SystemTime::now());
         if !quiet {

@@ -17,6 +17,14 @@ module Firebrick
         lines.drop_while(&own).take_while { |line| !own[line] }.map { |line| relative(line) }
       end
 
+      # Returns file and line of the innermost call from a file in the app's folder, but not from a gem there. Returns
+      # those of the innermost call of all if there is no such call.
+      def place(lines)
+        lines = of(lines)
+        mine = lines.find { |line| !line.start_with?("/", "<", "vendor/", "(") } || lines.first
+        mine&.slice(/\A.+?:\d+/)
+      end
+
       private
 
       def relative(line)

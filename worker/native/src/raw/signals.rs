@@ -71,6 +71,11 @@ pub(crate) enum PendingWork {
     Sample = 32,
 }
 
+/// The bits of [`asked`] that the server or the worker itself cause as a matter of routine: those of [`PendingWork`], and the signal for
+/// backtraces of requests.
+pub(crate) const ROUTINE: u64 =
+    1 << PendingWork::HeapDump as u32 | 1 << PendingWork::Sample as u32 | 1 << libc::SIGURG;
+
 /// Makes [`asked`] return, with the bit of the work set. No signal has such a bit: 0 is none, and C
 /// libraries keep 32 for themselves. Does nothing before [`take`].
 pub(crate) fn ask(work: PendingWork) {

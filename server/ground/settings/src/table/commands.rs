@@ -191,7 +191,10 @@ pub const COMMANDS: &[Command] = &[
         name: "deaths",
         doc: "Show why workers of the server in DIR ended, and which requests they were serving",
         options: RUNNING,
-        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+        arguments: &[
+            Own { name: "minute", form: Form::Switch, doc: "Show all that is known of their last minutes" },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
     },
     Command {
         name: "leaks",

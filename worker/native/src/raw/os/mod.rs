@@ -8,7 +8,7 @@
 //! 4. [`shed_descriptors`], where the system lists descriptors: all sockets and files of this process become `/dev/null`, apart from `keep` and
 //!    standard error. A process forked only to read its memory must not hold connections open, write what its parent has buffered, or end
 //!    a session of a database. Descriptors of Ruby itself (pipes, events) stay.
-//! 5. [`thread_waits`] changes when the calling thread waits for something other than a processor.
+//! 5. [`resident_kib`]: the resident memory of this process, 0 where it is not known. [`thread_waits`] changes when the calling thread waits for something other than a processor.
 //! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through
 //!    `close_on_exec`.
 
@@ -20,13 +20,15 @@ mod portable;
 use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 pub(crate) use linux::{
-    Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file,
+    Timer, Wakeup, memory_file, parent_death_signal, resident_kib, shed_descriptors, thread_waits,
+    unnamed_file,
 };
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(crate) use portable::{
-    Timer, Wakeup, memory_file, parent_death_signal, shed_descriptors, thread_waits, unnamed_file,
+    Timer, Wakeup, memory_file, parent_death_signal, resident_kib, shed_descriptors, thread_waits,
+    unnamed_file,
 };
 
 use super::panics;
