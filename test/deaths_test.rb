@@ -131,6 +131,58 @@ class DeathsTest < Case
     assert_match(%r{\AGET /exit was in progress in 2 of 2 unexpected deaths with requests \(newest: no\. 2\)\n}, own.command_line("deaths", own.dir).first)
   end
 
+  it "repeats the request that killed a worker, in one that serves nobody" do
+    firebrick_only
+    own = server(workers: 1, threads: "1:1")
+    assert_status 502, post("/exit?token=tik", "password=tuk&n=1", to: own, headers: { "Cookie" => "id=tak" })
+    record = death(own)
+    assert_equal [1, 1], record.values_at("number", "kept")
+    kept = own.control("/deaths?kept=1").first
+    assert_equal ["POST", "/exit?token=***", %w[query cookie body]], kept.values_at("method", "target", "masked")
+    bytes = [kept["payload"]].pack("H*")
+    assert_includes bytes, "password=***&n=1"
+    %w[tik tuk tak].each { |secret| refute_includes bytes, secret }
+    pid = get("/pid", to: own).body
+    out, err, code = own.command_line("deaths", own.dir, "--replay", "1")
+    assert_equal ["", 1], [err, code], out
+    assert_includes out, "\nPOST /exit?token=***, with its body of 16 bytes\n  secrets are overwritten, so the app may take another way: query, cookie, body\n"
+    assert_includes out, "  It ended the worker: exit status 7.\n  The last line of the app that ran: config.ru:5\n"
+    assert_equal pid, get("/pid", to: own).body, "the server's own worker is untouched"
+    assert_equal 1, own.control("/deaths").size
+    assert_empty Dir[File.join(ENV.fetch("TMPDIR", "/tmp"), "firebrick-replay-*")]
+  end
+
+  {
+    "/segv" => /It killed the worker: signal (6|11) \(SIG(ABRT|SEGV)\)\.\n  The last line of the app that ran: config\.ru:7/,
+    "/long" => /It is stuck: after 1\.0 s it was here:\n      .*config\.ru:8/
+  }.each do |path, wanted|
+    it "tells what became of #{path} when it is repeated" do
+      firebrick_only
+      own = server(workers: 1, threads: "1:1", settings: { timeouts: { worker: 1 } })
+      assert_includes [502, 504], get(path, to: own).status
+      death(own)
+      out, _, code = own.command_line("deaths", own.dir, "--replay", "1", "--limit", "1s")
+      assert_equal 1, code
+      assert_match wanted, out
+    end
+  end
+
+  it "keeps only as many requests as are wished, and says why one cannot be repeated" do
+    firebrick_only
+    own = server(workers: 1, threads: "1:1", settings: { deaths: { keep_requests: 1 } })
+    2.times do |count|
+      get("/exit", to: own)
+      death(own, count + 1)
+    end
+    assert_equal([1, 0], own.control("/deaths").map { |one| one["kept"] })
+    { "1" => /no request of no\. 1 is kept: deaths\.keep_requests/, "9" => /there is no record 9: .*the newest is no\. 2/,
+      "x" => /--replay x: expected the number of a record/ }.each do |number, wanted|
+      _, err, code = own.command_line("deaths", own.dir, "--replay", number)
+      assert_operator code, :>, 0
+      assert_match wanted, err
+    end
+  end
+
   it "says when no worker has ended, and when no server runs" do
     firebrick_only
     own = server

@@ -28,6 +28,7 @@ use crate::grammar::{grammar, only_dir};
 use crate::interruption;
 use crate::leaks;
 use crate::purge;
+use crate::replay::{self, ReplayWish};
 use crate::trust::Trust;
 
 /// The task of the program.
@@ -65,6 +66,14 @@ pub enum Command {
         json: bool,
         /// Show all that is known of their last minutes.
         minute: bool,
+    },
+    /// Repeat the requests that a dead worker was serving.
+    Replay {
+        /// The app to boot.
+        loaded: Box<Loaded>,
+        arguments: Vec<Argument>,
+        client: ControlClient,
+        wish: ReplayWish,
     },
     /// Show what grows in a worker.
     Leaks {
@@ -324,6 +333,16 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             Ok(Command::Routes { dir, client, wish })
         }
         Some(("deaths", given)) => {
+            if let Some(wish) = replay::wish(given).map_err(mistyped)? {
+                let loaded = load(2)?;
+                let (_, client) = running(loaded.clone())?;
+                return Ok(Command::Replay {
+                    loaded: Box::new(loaded),
+                    arguments: arguments(&matches),
+                    client,
+                    wish,
+                });
+            }
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Deaths {
                 dir,

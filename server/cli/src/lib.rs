@@ -21,6 +21,7 @@ mod interruption;
 mod leaks;
 mod print;
 mod purge;
+mod replay;
 mod trust;
 mod write;
 
@@ -28,6 +29,7 @@ pub use certs::certs;
 pub use check::{CheckTrial, check, explain, kept};
 pub use command::{Command, parse, parse_attached, reread};
 pub use print::{completions, man, print_version};
+pub use replay::{ReplayWish, replay};
 pub use trust::{Trust, trust};
 pub use write::write;
 

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use cli::Command;
+use cli::{Command, ReplayWish};
+use control::client::ControlClient;
 use settings::{Argument, Loaded, ProcessEnvironment};
 
 #[global_allocator]
@@ -18,6 +19,17 @@ fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs `firebrick deaths --replay N`, which boots the app as `check` does.
+fn replay(loaded: Loaded, arguments: Vec<Argument>, client: &ControlClient, wish: ReplayWish) -> ExitCode {
+    let dir = loaded.settings.dir.clone();
+    cli::replay(&dir, client, wish.number, |payloads| {
+        let (loaded, prepared) =
+            front::configure(loaded, &cli::reread(Some(arguments), &ProcessEnvironment), None)?;
+        let replayed = front::replay(&loaded.settings, &prepared, payloads, wish.limit)?;
+        Ok(replayed.into_iter().map(|one| (one.good, one.text)).collect())
+    })
 }
 
 fn main() -> ExitCode {
@@ -48,6 +60,7 @@ fn run() -> ExitCode {
         Ok(Command::Deaths { dir, client, json, minute }) => {
             control::client::deaths_command(&dir, &client, json, minute)
         }
+        Ok(Command::Replay { loaded, arguments, client, wish }) => replay(*loaded, arguments, &client, wish),
         Ok(Command::Leaks { dir, client, wish }) => control::leaks::leaks_command(&dir, &client, &wish),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),

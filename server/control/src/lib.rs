@@ -33,6 +33,7 @@ mod page;
 pub mod profile;
 mod provider;
 pub mod reload;
+pub mod replay;
 mod routes;
 mod server;
 mod socket;

@@ -5,8 +5,8 @@ use crate::heap::HeapWish;
 use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::profile::ProfileOrder;
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ReloadStep,
-    ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
+    CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
+    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -46,6 +46,9 @@ pub trait Provider {
 
     /// Returns how the last workers ended, newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
+
+    /// Returns the requests that are kept of the death with this number.
+    fn kept_requests(&self, death: u64) -> impl Future<Output = Vec<KeptRequest>>;
 
     /// Returns the figures of all routes, with buckets.
     fn routes(&self) -> impl Future<Output = RoutesSnapshot>;

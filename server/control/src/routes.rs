@@ -42,6 +42,8 @@ enum Route {
     History,
     /// The largest number of deaths.
     Deaths(usize),
+    /// The requests that are kept of a death.
+    KeptRequests(u64),
     /// The largest number of routes and of resources.
     Cache(usize),
     /// The kept responses for a URL.
@@ -269,6 +271,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::Requests { .. }
             | Route::History
             | Route::Deaths(_)
+            | Route::KeptRequests(_)
             | Route::Cache(_)
             | Route::Cached(_)
             | Route::Routes(..)
@@ -336,6 +339,9 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         // The figures were forgotten before.
         Route::ResetRoutes => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Cached(key) => written(serde_json::to_string_pretty(&source.provider.cached(&key))),
+        Route::KeptRequests(death) => {
+            written(serde_json::to_string_pretty(&source.provider.kept_requests(death).await))
+        }
         Route::Deaths(limit) => {
             let mut deaths = source.provider.deaths().await;
             deaths.truncate(limit);
@@ -344,7 +350,10 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         // The order was given before.
         Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Unsupported(why) => unsupported(why),
-        Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
+        Route::BadLimit => refuse(
+            StatusCode::BAD_REQUEST,
+            "limit is a number from 1, such as limit=20; kept is the number of a death",
+        ),
         Route::BadHeap => refuse(
             StatusCode::BAD_REQUEST,
             "worker, pid and trace are numbers: /heap?worker=1&pid=4711&trace=300",
@@ -421,8 +430,12 @@ const ENDPOINTS: [Endpoint; 28] = [
     ),
     get(
         &["/deaths"],
-        "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N",
-        |query| query.limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
+        "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N; \
+         ?kept=N the requests that are kept of number N",
+        |query| match query.given("kept") {
+            Some(number) => number.parse().map_or(Route::BadLimit, Route::KeptRequests),
+            None => query.limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
+        },
     ),
     get(
         &["/cache"],
@@ -689,6 +702,8 @@ mod tests {
         assert_eq!(get("/history"), Route::History);
         assert_eq!(get("/deaths?token=x"), Route::Deaths(usize::MAX));
         assert_eq!(get("/deaths?limit=3"), Route::Deaths(3));
+        assert_eq!(get("/deaths?kept=3"), Route::KeptRequests(3));
+        assert_eq!(get("/deaths?kept=x"), Route::BadLimit);
         assert_eq!(get("/deaths?limit=none"), Route::BadLimit);
         assert_eq!(get("/routes"), Route::Routes(RouteOrder::Time, usize::MAX, false, false));
         assert_eq!(

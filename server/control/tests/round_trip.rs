@@ -6,9 +6,9 @@ use control::client::{self, ControlClient};
 use control::orders::{self, OrderError};
 use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
-    Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot,
-    PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot, RubyVersion,
-    ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
+    Death, DeathCause, DeathCounts, DeathRequest, InFlight, KeptRequest, Load, MaintenanceSnapshot,
+    PauseSnapshot, PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot,
+    RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -127,6 +127,11 @@ impl Provider for Figures {
 
     async fn deaths(&self) -> Vec<Death> {
         vec![death()]
+    }
+
+    async fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {
+        assert_eq!(death, 3);
+        Vec::new()
     }
 
     async fn scraped(&self) -> ServerSnapshot {
@@ -307,6 +312,7 @@ fn death() -> Death {
             answered: false,
             backtrace: Some(vec!["app.rb:3:in `read'".to_owned()]),
         }],
+        kept: 0,
         seconds: Vec::new(),
         events: Vec::new(),
         text: "worker 1 (pid 101) was killed by the kernel".into(),

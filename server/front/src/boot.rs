@@ -57,7 +57,7 @@ pub fn configure(
 }
 
 /// Starts the template and waits until it has loaded the app. If the front is killed, the template removes
-/// the files in `unlink`.
+/// the files in `unlink`. `replay`: see [`BootConfig`].
 ///
 /// # Errors
 /// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
@@ -67,6 +67,7 @@ pub(crate) async fn boot(
     unlink: Vec<PathBuf>,
     prepared: Handoff,
     attached: Option<Arc<UnixStream>>,
+    replay: Option<Vec<u8>>,
 ) -> Result<Supervisor, String> {
     let now = settings.borrow().clone();
     let app = now.app.clone().ok_or("there is no app to run")?;
@@ -79,6 +80,7 @@ pub(crate) async fn boot(
         settings: now.clone(),
         environment: Vec::new(),
         unlink,
+        replay,
         prepared,
     };
     let options = Options { boot, settings, releases, attached };
@@ -151,7 +153,7 @@ impl BootedWorkers {
         if releases.settings().app.is_none() {
             return Ok(Some(BootedWorkers(None)));
         }
-        let booting = boot(releases.watch_settings(), releases.clone(), unlink, prepared, attached);
+        let booting = boot(releases.watch_settings(), releases.clone(), unlink, prepared, attached, None);
         tokio::pin!(booting);
         loop {
             tokio::select! {

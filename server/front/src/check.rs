@@ -114,13 +114,13 @@ fn handlers(settings: &Settings) -> Result<String, String> {
     Ok(format!("{handlers} on {}.", script::about()))
 }
 
-fn event_loop() -> Result<LocalRuntime, String> {
+pub(crate) fn event_loop() -> Result<LocalRuntime, String> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     runtime.map_err(|e| format!("no event loop: {e}"))
 }
 
 /// The releases of an app that is not served.
-struct NeverReloaded;
+pub(crate) struct NeverReloaded;
 
 impl ReleaseReader for NeverReloaded {
     fn read(&self, _: ReleaseId, _: ReleaseId) -> Result<(), String> {
@@ -140,7 +140,8 @@ impl ReleaseReader for NeverReloaded {
 fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
     event_loop()?.block_on(async {
-        let supervisor = boot::boot(unchanging, Rc::new(NeverReloaded), Vec::new(), prepared, None).await?;
+        let supervisor =
+            boot::boot(unchanging, Rc::new(NeverReloaded), Vec::new(), prepared, None, None).await?;
         let facts = supervisor.facts().cloned();
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {

@@ -2,6 +2,7 @@
 
 use crate::clients::Clients;
 use crate::in_flight::Served;
+use crate::kept;
 use crate::reply::{Reply, ReplyEvent};
 use crate::spool::Room;
 use bytes::Bytes;
@@ -247,8 +248,9 @@ impl Call {
     }
 
     /// Returns the request for the record of a worker's death: its `id` on link `link`, and whether the death
-    /// made it `failed`.
-    pub(crate) fn served(&self, link: u16, id: u32, failed: bool) -> Option<Served> {
+    /// made it `failed`. `keep`: with a copy.
+    pub(crate) fn served(&self, link: u16, id: u32, failed: bool, keep: bool) -> Option<Served> {
+        let kept = keep.then(|| kept::copy(self)).flatten();
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         self.with_head(|head| Served {
             link,
@@ -259,6 +261,7 @@ impl Call {
             age: self.asked.get().elapsed(),
             answered: self.reply.headed() || self.overdue_us.get().is_some(),
             failed,
+            kept,
         })
     }
 

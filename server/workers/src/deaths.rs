@@ -8,11 +8,12 @@
 //! 3. The ring keeps [`KEPT`] records. The counts by cause are never reset.
 
 use crate::in_flight::Served;
+use crate::kept::KeptRequests;
 use crate::memory::Memory;
 use crate::oom::OomCount;
 use crate::process::{ExitStatus, Generation};
 use queue::Serial;
-use stats::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond};
+use stats::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond, KeptRequest};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -43,14 +44,18 @@ struct Kept {
     /// The number of the newest record.
     last: u64,
     counts: DeathCounts,
+    requests: KeptRequests,
 }
 
 impl Deaths {
-    pub(crate) fn add(&self, mut death: Death) {
+    /// Adds a record, and the requests to keep of it, so that at most `most` requests are kept.
+    pub(crate) fn add(&self, mut death: Death, requests: Vec<KeptRequest>, most: usize) {
         let mut kept = self.kept();
         kept.counts.count(death.cause);
         kept.last += 1;
         death.number = kept.last;
+        requests.into_iter().for_each(|request| kept.requests.add(death.number, request, most));
+        kept.requests.limit(most);
         if kept.ring.len() == KEPT {
             kept.ring.pop_front();
         }
@@ -59,7 +64,14 @@ impl Deaths {
 
     /// Returns the last [`KEPT`] records, the newest first.
     pub fn list(&self) -> Vec<Death> {
-        self.kept().ring.iter().rev().cloned().collect()
+        let kept = self.kept();
+        let listed = kept.ring.iter().rev().cloned();
+        listed.map(|death| Death { kept: kept.requests.of(death.number).count() as u64, ..death }).collect()
+    }
+
+    /// Returns the requests that are kept of a death.
+    pub fn requests(&self, death: u64) -> Vec<KeptRequest> {
+        self.kept().requests.of(death).cloned().collect()
     }
 
     /// Returns the counts by cause since the start.
@@ -185,6 +197,8 @@ impl DeathFacts<'_> {
             oom_kills_before: self.oom.before,
             oom_kills_after: self.oom.after,
             in_flight,
+            // Known when it is listed.
+            kept: 0,
             seconds: self.seconds(),
             events: self.events(),
             text,

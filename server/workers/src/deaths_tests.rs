@@ -29,7 +29,7 @@ fn record(facts: DeathFacts<'_>) -> Death {
 fn served(id: u32, seconds: u64) -> Served {
     let (method, path) = ("GET".to_owned(), format!("/{id}"));
     let (age, target) = (Duration::from_secs(seconds), format!("{path}?q"));
-    Served { link: 1, id, method, target, path, age, answered: false, failed: true }
+    Served { link: 1, id, method, target, path, age, answered: false, failed: true, kept: None }
 }
 
 const KILL: Option<ExitStatus> = Some(ExitStatus::Signal(9));
@@ -133,7 +133,7 @@ fn requests_come_oldest_first_with_where_they_were() {
 fn the_ring_is_bounded_and_the_counts_are_not() {
     let (deaths, crashed) = (Deaths::default(), exit(Cause::Crashed, KILL));
     for requests in 0..KEPT as u64 + 3 {
-        deaths.add(record(DeathFacts { requests, ..facts(&crashed) }));
+        deaths.add(record(DeathFacts { requests, ..facts(&crashed) }), Vec::new(), 8);
     }
     let kept = deaths.list();
     assert_eq!((kept.len(), kept[0].requests, kept[KEPT - 1].requests), (KEPT, KEPT as u64 + 2, 3));

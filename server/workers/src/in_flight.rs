@@ -5,6 +5,7 @@
 
 use crate::os;
 use queue::Serial;
+use stats::KeptRequest;
 use std::time::Duration;
 
 /// A request that is queued or sent to a worker.
@@ -54,4 +55,6 @@ pub(crate) struct Served {
     pub(crate) answered: bool,
     /// Whether it failed because of the worker's death.
     pub(crate) failed: bool,
+    /// A copy, if such requests are kept.
+    pub(crate) kept: Option<KeptRequest>,
 }

@@ -24,6 +24,7 @@ pub mod clients;
 pub mod collections;
 mod deaths;
 mod in_flight;
+mod kept;
 mod link;
 mod loan;
 mod local;

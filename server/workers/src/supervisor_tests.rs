@@ -84,6 +84,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             settings: settings.clone(),
             environment: Vec::new(),
             unlink: Vec::new(),
+            replay: None,
             prepared: Handoff::default(),
         };
         let (_sender, settings) = watch::channel(settings);
@@ -341,6 +342,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
             age: TIMEOUT,
             answered: false,
             failed: true,
+            kept: None,
         };
         scene.reported(SupervisorMessage::Cleared { serial: 1, served: vec![served] });
         let Some(Notice::Log(line)) = scene.supervisor.outbox.notices.pop() else {

@@ -161,6 +161,7 @@ module Firebrick
       SENDFILE = "sendfile"
       UNLINK = "unlink"
       SERVICE = "service"
+      REPLAY = "replay"
     end
 
     # Keys of `booted`.

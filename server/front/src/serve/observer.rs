@@ -14,8 +14,8 @@ use control::profile::ProfileOrder;
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ReloadStep,
-    ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
+    CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
+    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
 };
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -129,6 +129,10 @@ impl Provider for Observer {
 
     async fn deaths(&self) -> Vec<Death> {
         self.snapshotter().await.deaths()
+    }
+
+    async fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {
+        self.snapshotter().await.kept_requests(death)
     }
 
     async fn routes(&self) -> RoutesSnapshot {

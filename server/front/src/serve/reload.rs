@@ -56,6 +56,7 @@ fn boot_config(release: &Release) -> Result<BootConfig, String> {
         settings,
         environment,
         unlink: Vec::new(),
+        replay: None,
         prepared: Handoff::default(),
     })
 }

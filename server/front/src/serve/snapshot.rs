@@ -13,7 +13,7 @@ use cache::Store;
 use ratelimit::LimiterState;
 use settings::{Machine, Pool, Settings};
 use stats::{
-    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, KeptRequest, Load, Merged, OutOfBandGc,
     PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RouteOrder,
     RoutesSnapshot, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot,
     WorkerSnapshot,
@@ -139,6 +139,10 @@ impl Snapshotter {
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
         self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
+    }
+
+    pub(crate) fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {
+        self.shared().map(|shared| shared.deaths().requests(death)).unwrap_or_default()
     }
 
     pub(crate) fn new(

@@ -38,10 +38,27 @@ kinds! {
 /// The number of deaths since the start of the server, by cause.
 pub type DeathCounts = Counts<DeathCause>;
 
+/// A request that a worker was serving when it died, as the server keeps it for `firebrick deaths --replay`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct KeptRequest {
+    /// As sent.
+    pub method: String,
+    /// The path and query; secrets are masked, bytes that are not ASCII text are escaped.
+    pub target: String,
+    /// Where secrets are masked: names of fields in lower case, `query`, `body`.
+    pub masked: Vec<String>,
+    /// The length of the body.
+    pub body_bytes: u64,
+    /// Whether the body is kept: it is left out if it is too long.
+    pub body_kept: bool,
+    /// The payload of a REQUEST frame with its body (docs/internals/wire.md), in hexadecimal digits.
+    pub payload: String,
+}
+
 figures! {
     /// The record of a worker's end.
     pub struct Death {
-        /// The number of the record, counted from 1 since the start of the server.
+        /// The number of the record, counted from 1 since the start of the server: the `N` of `--replay N`.
         #[serde(default)]
         number: u64,
         /// When its end was noticed.
@@ -79,6 +96,9 @@ figures! {
         oom_kills_after: Option<u64>,
         /// Requests that it had started, the oldest first, at most 10.
         in_flight: Vec<DeathRequest> = part,
+        /// How many of them are kept for `--replay` ([replay](replay.md)).
+        #[serde(default)]
+        kept: u64,
         /// What it did in its last minute, by seconds in which it did something, the oldest first. Empty for
         /// workers that do not write the [scoreboard](internals/wire.md#the-flight-recorder).
         #[serde(default)]

@@ -56,7 +56,7 @@ pub use cache::{
 pub use certificates::CertificateSnapshot;
 pub use changes::{Changes, Ended, Running};
 pub use counts::{CountedKind, Counts};
-pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond};
+pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond, KeptRequest};
 pub use durations::{Bucket, DurationSummary, Durations, FineBuckets};
 pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
 pub use finding::Finding;

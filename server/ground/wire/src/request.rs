@@ -209,6 +209,18 @@ pub fn put_in_frames(frame: &mut [u8], in_frames: bool) {
     frame[5] = frame[5] & !frame::flag::FD | flags;
 }
 
+/// Returns a copy of a REQUEST payload without its body, with this body in it. It no longer offers to switch protocols, and does not ask for
+/// measurement.
+pub fn with_body(payload: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut out = [payload, body].concat();
+    if out.len() >= BODY_LEN_AT + 8 {
+        out[BODY_AT] = u8::from(!body.is_empty());
+        out[FLAGS_AT] = 0;
+        out[BODY_LEN_AT..BODY_LEN_AT + 8].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    }
+    out
+}
+
 /// Returns whether a REQUEST payload asks for measurement, without reading the rest.
 #[inline]
 pub fn asks_to_measure(payload: &[u8]) -> bool {
@@ -400,6 +412,9 @@ mod tests {
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert!(frame.header.has_fd());
         assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));
+        let kept = with_body(&out[frame::HEADER..], b"short");
+        assert_eq!(Request::decode(&kept).unwrap().body, Body::Inline(b"short"));
+        assert_eq!(Request::decode(&with_body(&kept[..kept.len() - 5], b"")).unwrap().body, Body::None);
         put_in_frames(&mut out, true);
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert!(!frame.header.has_fd());

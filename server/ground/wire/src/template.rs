@@ -101,6 +101,7 @@ words! {
         SENDFILE = "sendfile",
         UNLINK = "unlink",
         SERVICE = "service",
+        REPLAY = "replay",
     }
 
     /// Keys of `booted`.

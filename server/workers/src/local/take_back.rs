@@ -118,12 +118,13 @@ impl Local {
     /// another worker. Returns the failed ones.
     fn lost(self: &Rc<Local>, link: &Link, taken: &[u64], stuck: bool) -> Vec<Served> {
         let mut served = Vec::new();
+        let keep = self.settings().stats.keep_requests > 0;
         let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
         for (id, number, call) in link.take_flights() {
             let CallState::Sent { ticket, .. } = call.state() else { continue };
             let (wanted, started) = (!call.reply.is_unwanted(), number < taken || call.reply.headed());
             if started {
-                served.extend(call.served(self.index, id, wanted));
+                served.extend(call.served(self.index, id, wanted, keep));
             }
             match ticket {
                 _ if !wanted => {}

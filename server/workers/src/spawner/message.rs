@@ -125,6 +125,7 @@ pub(super) fn boot(
     for rule in &settings.sendfile {
         put(boot::SENDFILE, [rule.prefix.as_bytes(), rule.folder.as_os_str().as_bytes()].join(&b'\n'));
     }
+    config.replay.iter().for_each(|wish| put(boot::REPLAY, wish.clone()));
     config.unlink.iter().for_each(|file| put(boot::UNLINK, path(file)));
     let names = settings.services.iter().map(|one| format!("{} {}", one.name, one.place));
     names.for_each(|name| put(boot::SERVICE, name.into_bytes()));

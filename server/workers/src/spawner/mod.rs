@@ -49,6 +49,8 @@ pub struct BootConfig {
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// Files that the template removes if the front dies.
     pub unlink: Vec<PathBuf>,
+    /// Makes the template repeat requests ([`docs/internals/processes.md`]): the time limit in milliseconds, and their folder behind a line feed.
+    pub replay: Option<Vec<u8>>,
     /// The process for the first template, if it has been started already.
     pub prepared: Handoff,
 }

@@ -133,12 +133,16 @@ impl Supervisor {
         else {
             return;
         };
-        let Death { exit: Some(exit), served, requests, oom, recycled, flight, .. } = death else { return };
+        let Death { exit: Some(exit), mut served, requests, oom, recycled, flight, .. } = death else {
+            return;
+        };
         let ordinary =
             recycled.is_none() && deaths::finished(&exit) && !(exit.status.is_none() && oom.is_kill());
         let quiet = exit.cause == Cause::Ordered
             && (self.is_stopping() || ordinary)
             && served.iter().all(|one| !one.failed);
+        let kept = served.iter_mut().filter_map(|one| one.kept.take()).collect();
+        let most = self.options.settings.borrow().stats.keep_requests;
         let facts = DeathFacts {
             exit: &exit,
             recycled: recycled.as_ref().map(|(cause, why)| (*cause, why.as_str())),
@@ -158,6 +162,6 @@ impl Supervisor {
             let word = if deaths::finished(&exit) { "" } else { "warning: " };
             self.log(format!("{word}{}", death.text));
         }
-        self.shared.deaths().add(death);
+        self.shared.deaths().add(death, kept, most);
     }
 }

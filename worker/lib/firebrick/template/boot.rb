@@ -4,6 +4,7 @@ require "firebrick/template/boot_frames"
 require "firebrick/template/configured"
 require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
+require "firebrick/template/own_requests"
 require "firebrick/template/started"
 require "firebrick/wire"
 
@@ -14,6 +15,7 @@ module Firebrick
     # Loads the app and prepares the process for forking.
     class Boot
       include Configured
+      include OwnRequests
       include Started
 
       attr_reader :scoreboard, :slot_len, :tag, :dir, :base
@@ -39,6 +41,7 @@ module Firebrick
         facts = watch_threads { load_and_warm_up }
         jobs = start_jobs
         tidy
+        replay
         facts + [[Wire::Booted::MS, now - started]] + jobs + Firebrick.services.facts
       end
 
@@ -129,14 +132,6 @@ module Firebrick
         @base = Environment.base(multithread: numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS).max > 1,
                                  early_hints: flag?(Key::EARLY_HINTS), sendfile: @settings.fetch(Key::SENDFILE, []))
         Native.prepare(@app, @base, options)
-      end
-
-      def warm_up
-        paths = @settings.fetch(Key::WARMUP, [])
-        return if paths.empty?
-
-        require "firebrick/template/warmup"
-        Warmup.new(@app, @base).run(paths)
       end
 
       def tidy

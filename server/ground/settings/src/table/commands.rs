@@ -193,6 +193,16 @@ pub const COMMANDS: &[Command] = &[
         options: RUNNING,
         arguments: &[
             Own { name: "minute", form: Form::Switch, doc: "Show all that is known of their last minutes" },
+            Own {
+                name: "replay",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Repeat the requests that no. N was serving, in a worker that serves nobody",
+            },
+            Own {
+                name: "limit",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "Time limit of each repeated request [default: 30s]",
+            },
             Own { name: "json", form: Form::Switch, doc: "Print JSON" },
         ],
     },

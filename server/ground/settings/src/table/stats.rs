@@ -1,4 +1,4 @@
-//! Statistics by route.
+//! Statistics by route, and what is kept of workers that have died.
 
 use super::entry::{Category, long};
 use super::section::section;
@@ -15,6 +15,15 @@ section! { Category::Stats;
         default: "200",
         more: "firebrick routes shows them. When there are more routes, the ones that are asked for least give way, and their figures go into \
                (other). Each takes at most 2.5 KiB in each front thread. docs/routes.md tells what a route is.",
+        reloadable: true,
+    }
+    /// Maximum number of requests kept of workers that have died; 0 is off
+    keep_requests: usize = Count { min: 0, max: 1000 }, {
+        key: "deaths.keep_requests",
+        flags: &[long("deaths-keep-requests", "N")],
+        default: "8",
+        more: "For firebrick deaths --replay, in the server's memory only. Credentials, cookies, and parameters with names such as password or token \
+               are overwritten first. A body longer than 64 KiB is left out. docs/replay.md tells what else may be private.",
         reloadable: true,
     }
     /// Maximum number of routes in /metrics; 0 is none
