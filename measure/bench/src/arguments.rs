@@ -14,6 +14,8 @@ Examples:
   firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
   firebrick bench http://localhost:9292 --journey login.toml -c 20   log in, take a token, next page
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
+  firebrick bench http://localhost:9292/events --sse -c 500 -d 30s   hold 500 event streams
+  firebrick bench ws://localhost:9292/echo --send hello --rate 2/s -c 1000   1,000 WebSockets, 2 messages a second each
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
   firebrick bench http://localhost:9292/ -c 400 --workers 4    four processes, one report
   firebrick bench http://app/ --rate 9k/s --workers 3 --listen 0.0.0.0:9299   for three machines with --join
@@ -36,6 +38,7 @@ pub(crate) fn arguments(command: Command) -> Command {
         .args(amount())
         .args(timing())
         .args(requests())
+        .args(held())
         .args(transport());
     command.args(checks()).args(output()).args(other())
 }
@@ -155,6 +158,35 @@ fn requests() -> [Arg; 8] {
             .short('b')
             .action(ArgAction::Append),
         flag("cookies", H, "Keep cookies that the server sets, separately for each user"),
+    ]
+}
+
+fn held() -> [Arg; 6] {
+    const H: &str = "Event streams and WebSockets";
+    [
+        flag("sse", H, "Hold -c event streams (Server-Sent Events) open instead of sending requests"),
+        flag("ws", H, "Hold -c WebSockets open instead of sending requests; ws:// and wss:// imply it"),
+        valued(
+            "send",
+            "TEXT",
+            H,
+            "With --ws: message to send, each time the reply to the last one has come, or --rate times a second on each connection; ${user} is the connection's number, ${turn} the message's; may be repeated, to send in turn",
+        )
+        .action(ArgAction::Append),
+        path(valued("send-file", "FILE", H, "With --ws: send the contents of FILE; binary unless they are UTF-8")),
+        valued(
+            "first",
+            "TEXT",
+            H,
+            "With --ws: message to send once, after the handshake, such as a subscription; may be repeated",
+        )
+        .action(ArgAction::Append),
+        valued(
+            "reply",
+            "WHICH",
+            H,
+            "With --ws: the message that replies to one: echo (the same), next, match:REGEX, or none [default: echo]",
+        ),
     ]
 }
 

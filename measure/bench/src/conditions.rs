@@ -1,7 +1,7 @@
 //! Evaluation of the --fail-if conditions.
 
-use load::Outcome;
 use load::inputs::condition::{Condition, Figure, Metric, View};
+use load::{Histogram, Outcome};
 use report::Unit;
 
 use crate::figures::per_second;
@@ -16,8 +16,13 @@ fn verdict(condition: &Condition, outcome: &Outcome) -> Option<String> {
     let Some(found) = figure(condition.metric, outcome) else {
         return Some(format!("{text}: no value, because {}", missing(condition.metric)));
     };
+    line(condition, found)
+}
+
+/// Returns a line if the condition holds for this value.
+pub(crate) fn line(condition: &Condition, found: f64) -> Option<String> {
     let holds = condition.operator.holds(found, condition.limit);
-    holds.then(|| format!("{text}: it is {}", shown(condition.metric, found)))
+    holds.then(|| format!("{}: it is {}", condition.text, shown(condition.metric, found)))
 }
 
 fn figure(metric: Metric, outcome: &Outcome) -> Option<f64> {
@@ -42,16 +47,18 @@ fn time(view: View, figure: Figure, outcome: &Outcome) -> Option<f64> {
         View::Corrected => outcome.corrected.as_ref()?,
         View::Connect => &outcome.connect,
     };
-    if histogram.is_empty() {
-        return None;
-    }
-    Some(match figure {
+    if histogram.is_empty() { None } else { Some(of(histogram, figure)) }
+}
+
+/// Returns a figure of a histogram that is not empty, in microseconds.
+pub(crate) fn of(histogram: &Histogram, figure: Figure) -> f64 {
+    match figure {
         Figure::Percentile(percentile) => {
             histogram.value_at_percentile(percentile).min(histogram.max()) as f64
         }
         Figure::Max => histogram.max() as f64,
         Figure::Mean => histogram.mean(),
-    })
+    }
 }
 
 fn missing(metric: Metric) -> &'static str {

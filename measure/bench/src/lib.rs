@@ -11,6 +11,7 @@ mod description;
 mod document;
 mod figures;
 mod find;
+mod held;
 mod interrupt;
 mod invocation;
 mod live;
@@ -50,6 +51,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
                 None => load_server(*run),
             },
         },
+        Ok(Invocation::Held(held)) => held::hold(*held),
         Ok(Invocation::Join { address, token, scenario, description }) => {
             match workers::serve_coordinator(&address, token, *scenario, &description) {
                 Ok(()) => ExitCode::SUCCESS,

@@ -26,12 +26,22 @@ impl Live {
 
     /// Redraws the lines. The cursor stays at the start of the first line, so that any other output starts there.
     pub fn draw(&mut self, progress: &Progress) {
-        if !self.on {
-            return;
+        if self.on {
+            self.show(lines(progress));
         }
+    }
+
+    /// Does the same for held connections.
+    pub fn draw_held(&mut self, progress: &Progress) {
+        if self.on {
+            self.show(held(progress));
+        }
+    }
+
+    fn show(&mut self, lines: [String; 2]) {
         let columns = usize::from(columns());
         let [first, second] =
-            lines(progress).map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
+            lines.map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
         let text = format!("\r\x1b[2K{first}\n\r\x1b[2K{second}\r\x1b[1A");
         // Errors are ignored: progress is not essential.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -61,16 +71,33 @@ fn columns() -> u16 {
         .unwrap_or(COLUMNS)
 }
 
-fn lines(progress: &Progress) -> [String; 2] {
+/// Returns a bar and the remaining time.
+fn state(progress: &Progress, before: &str) -> String {
     let done = progress.done.clamp(0.0, 1.0);
     let full = (done * BAR as f64).round() as usize;
     let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR.saturating_sub(full)));
     let state = match progress.elapsed {
-        None => "warming up".to_owned(),
+        None => before.to_owned(),
         Some(elapsed) => format!("{:>3.0} %  {}", done * 100.0, left(elapsed, done)),
     };
+    format!("[{bar}] {state}")
+}
+
+fn held(progress: &Progress) -> [String; 2] {
+    let count = |count: u64| Unit::Count.show(count as f64);
+    let first = format!(
+        "{}  {} open, {} errors",
+        state(progress, "opening"),
+        count(progress.in_flight),
+        count(progress.errors)
+    );
+    [first, format!("{:>10}   {} received", Unit::PerSecond.show(progress.rate), count(progress.ok))]
+}
+
+fn lines(progress: &Progress) -> [String; 2] {
     let errors = Unit::Count.show(progress.errors as f64);
-    let first = format!("[{bar}] {state}  {} done, {errors} errors", Unit::Count.show(progress.ok as f64));
+    let done = Unit::Count.show(progress.ok as f64);
+    let first = format!("{}  {done} done, {errors} errors", state(progress, "warming up"));
     let time = |us: u64| Unit::Milliseconds.show(us as f64 / 1e3);
     let second = format!(
         "{:>10}   p50 {:>8}   p99 {:>8}   max {:>8}   {} in flight",

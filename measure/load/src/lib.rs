@@ -15,6 +15,7 @@ mod finish;
 mod h1;
 mod h2;
 mod h3;
+pub mod held;
 pub mod histogram;
 pub mod inputs;
 mod job;

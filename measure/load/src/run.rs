@@ -68,7 +68,7 @@ pub(crate) fn run(
 }
 
 /// Raises the limit on open files as needed and checks that it suffices.
-fn descriptors(connections: usize, origins: usize) -> Result<(), String> {
+pub(crate) fn descriptors(connections: usize, origins: usize) -> Result<(), String> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let needed = (connections as u64).saturating_mul(origins as u64).saturating_add(OTHER_DESCRIPTORS);
     let mut limit = getrlimit(Resource::Nofile);

@@ -3,6 +3,7 @@
 
 mod find;
 mod flags;
+mod held;
 mod output;
 mod requests;
 mod traffic;
@@ -20,11 +21,14 @@ use crate::description::Description;
 use crate::objective::Wanted;
 use crate::workers::Where;
 use flags::Flags;
+pub(crate) use held::Held;
 pub(crate) use output::{Format, Output};
 
 /// The task.
 pub(crate) enum Invocation {
     Run(Box<Run>),
+    /// Hold event streams or WebSockets.
+    Held(Box<Held>),
     /// Take part in a coordinator's run.
     Join {
         /// The coordinator's address.
@@ -76,6 +80,12 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
             "--merge sends nothing",
         );
         return flags.finish(Invocation::Merge { files, output, conditions });
+    }
+    if let Some(held) = held::kind(&mut flags) {
+        return match held::read(&mut flags, held, output, conditions) {
+            Some(held) => flags.finish(Invocation::Held(Box::new(held))),
+            None => Err(flags.into_mistakes()),
+        };
     }
     let find = find::read(&mut flags, &output, &conditions);
     let control = flags.text("control").map(str::to_owned);

@@ -68,6 +68,12 @@ pub(super) fn read(flags: &mut Flags<'_>) -> Option<Requests> {
     together(flags, &common, typed, listed)
 }
 
+/// Returns a GET of each URL with the fields of the command line, for connections that are held.
+pub(super) fn to_hold(flags: &mut Flags<'_>, typed: Vec<(String, ParsedUrl)>) -> Option<Requests> {
+    let common = common(flags);
+    together(flags, &common, typed, Vec::new())
+}
+
 fn together(
     flags: &mut Flags<'_>,
     common: &Common,
@@ -246,7 +252,7 @@ fn user(text: &str) -> Result<(String, String), String> {
 }
 
 /// Returns the contents of a file; `-` is standard input.
-fn whole(file: &str) -> Result<Vec<u8>, String> {
+pub(super) fn whole(file: &str) -> Result<Vec<u8>, String> {
     if file == "-" {
         if crate::workers::part().is_some() {
             return Err("standard input: each process of --workers reads it: expected a file name".to_owned());

@@ -9,6 +9,7 @@ use crate::document::Document;
 use crate::figures::{Summary, per_second};
 use crate::validity;
 use parts::{by_request, errors, handshakes, server, stages};
+pub(crate) use times::curve;
 use times::{over_time, spread};
 
 /// Returns the page. `limits` are latency limits in milliseconds with their texts.

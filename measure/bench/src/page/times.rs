@@ -154,7 +154,7 @@ fn buckets(histogram: &Histogram) -> Vec<Bucket> {
 
 /// Returns percentiles at equal steps of the stretched axis: each step leaves out the same share of the
 /// remaining requests.
-fn curve(name: &str, histogram: &Histogram) -> Curve {
+pub(crate) fn curve(name: &str, histogram: &Histogram) -> Curve {
     let most = (histogram.len().max(1) as f64).log10().ceil().clamp(1.0, 7.0);
     let steps = 60;
     let tail = |step: i32| 100.0 * (1.0 - 10f64.powf(-most * f64::from(step) / f64::from(steps)));
