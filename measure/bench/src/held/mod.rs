@@ -7,19 +7,19 @@ mod text;
 use std::process::ExitCode;
 
 use load::Flow;
-use load::held::Held as Outcome;
+use load::held::HoldOutcome;
 use load::inputs::condition::{Condition, Figure, Metric, View};
 
 use crate::conditions::line;
 use crate::figures::per_second;
 use crate::interrupt::Interrupt;
-use crate::invocation::{Format, Held};
+use crate::invocation::{Format, HoldRun};
 use crate::live::Live;
 use crate::{fail, print_error, write_files};
 use report::Report;
 
-pub(crate) fn hold(held: Held) -> ExitCode {
-    let Held { plan, urls, output, conditions } = held;
+pub(crate) fn hold(held: HoldRun) -> ExitCode {
+    let HoldRun { plan, urls, output, conditions } = held;
     let mut report = Report::new(output.name.clone(), urls, &plan);
     let (interrupt, mut live) = (Interrupt::listen(), Live::new(output.progress));
     let ended = load::held::run(plan, &mut |progress| {
@@ -86,7 +86,7 @@ fn figure(metric: Metric, report: &Report) -> Option<f64> {
     }
 }
 
-fn time(view: View, figure: Figure, outcome: &Outcome, is_web_socket: bool) -> Option<f64> {
+fn time(view: View, figure: Figure, outcome: &HoldOutcome, is_web_socket: bool) -> Option<f64> {
     let histogram = match view {
         View::Connect => &outcome.open_us,
         _ if is_web_socket => &outcome.round_trip_us,

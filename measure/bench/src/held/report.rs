@@ -1,6 +1,6 @@
 //! The result of a run with `--sse` or `--ws`, for all formats; its JSON.
 
-use load::held::{Conversation, Held, Pace, Plan, Reply, Talk};
+use load::held::{Conversation, HoldOutcome, Pace, Plan, Reply, Talk};
 use load::scenario::ConnectTo;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(super) struct Report {
     pub name: Option<String>,
     pub plan: Wanted,
     pub summary: Summary,
-    pub outcome: Held,
+    pub outcome: HoldOutcome,
     pub notes: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Report {
             connect_to,
             messages,
         };
-        let (summary, outcome) = (Summary::default(), Held::default());
+        let (summary, outcome) = (Summary::default(), HoldOutcome::default());
         Report { kind, version: 1, name, plan, summary, outcome, notes: Vec::new() }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::report::Unit;
-use load::held::Held;
+use load::held::HoldOutcome;
 
 use super::report::{Messages, Report};
 use crate::figures::Figures;
@@ -125,7 +125,7 @@ pub(super) fn lines(report: &Report) -> Vec<(&'static str, String, String)> {
     lines
 }
 
-fn errors(out: &mut String, outcome: &Held) {
+fn errors(out: &mut String, outcome: &HoldOutcome) {
     let mut sorted: Vec<(&String, &u64)> = outcome.errors.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     if !sorted.is_empty() {
@@ -137,7 +137,7 @@ fn errors(out: &mut String, outcome: &Held) {
 }
 
 /// Returns one line per second.
-pub(super) fn csv(outcome: &Held) -> String {
+pub(super) fn csv(outcome: &HoldOutcome) -> String {
     let mut out = String::from("second,held,opened,received,sent,errors\n");
     for (second, row) in outcome.course.iter().enumerate() {
         let _ = writeln!(

@@ -46,7 +46,7 @@ const USED: [&str; 26] = [
 const OF_WEB_SOCKETS: [&str; 6] = ["send", "send-file", "first", "reply", "rate", "think"];
 
 /// A run with `--sse` or `--ws`.
-pub(crate) struct Held {
+pub(crate) struct HoldRun {
     pub plan: Plan,
     /// The URLs for display.
     pub urls: Vec<String>,
@@ -55,18 +55,18 @@ pub(crate) struct Held {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HeldKind {
     Events,
     WebSockets,
 }
 
 /// Returns what the command line asks to hold, if anything.
-pub(super) fn kind(flags: &mut Flags<'_>) -> Option<Kind> {
+pub(super) fn kind(flags: &mut Flags<'_>) -> Option<HeldKind> {
     flags.not_with("sse", &["ws"], "a run holds one kind of connections");
     let names_web_socket = flags.texts("url").any(|url| of_web_socket(url).is_some());
     match (flags.is_set("sse"), flags.is_set("ws") || names_web_socket) {
-        (true, _) => Some(Kind::Events),
-        (false, true) => Some(Kind::WebSockets),
+        (true, _) => Some(HeldKind::Events),
+        (false, true) => Some(HeldKind::WebSockets),
         (false, false) => {
             for name in ["send", "send-file", "first", "reply"] {
                 flags.needs(name, "ws", "it is about messages of WebSockets");
@@ -88,13 +88,13 @@ fn of_web_socket(url: &str) -> Option<String> {
 
 pub(super) fn read(
     flags: &mut Flags<'_>,
-    kind: Kind,
+    kind: HeldKind,
     output: Output,
     conditions: Vec<Condition>,
-) -> Option<Held> {
+) -> Option<HoldRun> {
     let (name, used) = match kind {
-        Kind::Events => ("sse", USED.to_vec()),
-        Kind::WebSockets => ("ws", [&USED[..], &OF_WEB_SOCKETS].concat()),
+        HeldKind::Events => ("sse", USED.to_vec()),
+        HeldKind::WebSockets => ("ws", [&USED[..], &OF_WEB_SOCKETS].concat()),
     };
     flags.only(&used, &format!("--{name} holds connections open instead of sending requests"));
     formats(flags, name, output.format);
@@ -103,7 +103,7 @@ pub(super) fn read(
         .texts("url")
         .map(|url| {
             let target = match of_web_socket(url) {
-                Some(_) if kind == Kind::Events => {
+                Some(_) if kind == HeldKind::Events => {
                     return Err(format!("{url:?}: --sse needs http:// or https://"));
                 }
                 Some(http) => inputs::url(&http)?,
@@ -125,8 +125,8 @@ pub(super) fn read(
     }
     let timeouts = transport::timeouts(flags);
     let talk = match kind {
-        Kind::Events => Some(Talk::Events),
-        Kind::WebSockets => conversation(flags).map(Talk::WebSocket),
+        HeldKind::Events => Some(Talk::Events),
+        HeldKind::WebSockets => conversation(flags).map(Talk::WebSocket),
     };
     let connections = flags.count("connections").unwrap_or(CONNECTIONS);
     let threads = flags.count("threads").unwrap_or_else(default_threads).min(connections).max(1);
@@ -134,7 +134,7 @@ pub(super) fn read(
     let (requests, talk) = (requests?, talk?);
     let plan =
         Plan { requests: requests.requests, transport, timeouts, connections, duration, threads, talk };
-    Some(Held { plan, urls: requests.shown, output, conditions })
+    Some(HoldRun { plan, urls: requests.shown, output, conditions })
 }
 
 fn formats(flags: &mut Flags<'_>, name: &str, format: Format) {

@@ -21,14 +21,14 @@ use crate::description::Description;
 use crate::objective::Wanted;
 use crate::workers::Where;
 use flags::Flags;
-pub(crate) use held::Held;
+pub(crate) use held::HoldRun;
 pub(crate) use output::{Format, Output};
 
 /// The task.
 pub(crate) enum Invocation {
     Run(Box<Run>),
     /// Hold event streams or WebSockets.
-    Held(Box<Held>),
+    Held(Box<HoldRun>),
     /// Take part in a coordinator's run.
     Join {
         /// The coordinator's address.

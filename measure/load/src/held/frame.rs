@@ -18,7 +18,7 @@ pub(crate) enum Opcode {
 
 /// What the frames of a server say.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum FrameEvent<'a> {
     /// The next piece of a message.
     Piece(&'a [u8]),
     /// The end of a message.
@@ -49,7 +49,11 @@ impl Frames {
     ///
     /// # Errors
     /// The rule that the server breaks. Nothing can be read after that.
-    pub(crate) fn take(&mut self, mut bytes: &[u8], said: &mut dyn FnMut(Said<'_>)) -> Result<(), String> {
+    pub(crate) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        said: &mut dyn FnMut(FrameEvent<'_>),
+    ) -> Result<(), String> {
         loop {
             let Some((opcode, left)) = self.frame else {
                 let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
@@ -73,7 +77,7 @@ impl Frames {
             if opcode >= 8 {
                 self.control.extend_from_slice(piece)
             } else {
-                said(Said::Piece(piece))
+                said(FrameEvent::Piece(piece))
             }
             self.frame = Some((opcode, left - here as u64));
             if left == here as u64 {
@@ -121,15 +125,15 @@ impl Frames {
         Ok(Some((opcode, length)))
     }
 
-    fn end(&mut self, opcode: u8, said: &mut dyn FnMut(Said<'_>)) -> Result<(), String> {
+    fn end(&mut self, opcode: u8, said: &mut dyn FnMut(FrameEvent<'_>)) -> Result<(), String> {
         self.frame = None;
         match opcode {
-            8 => said(Said::Close(close_code(&self.control)?)),
-            9 => said(Said::Ping(&self.control)),
-            10 => said(Said::Pong),
+            8 => said(FrameEvent::Close(close_code(&self.control)?)),
+            9 => said(FrameEvent::Ping(&self.control)),
+            10 => said(FrameEvent::Pong),
             _ if self.last => {
                 self.within = false;
-                said(Said::Message);
+                said(FrameEvent::Message);
             }
             _ => {}
         }
@@ -181,8 +185,8 @@ fn heard(pieces: &[&[u8]]) -> (Vec<String>, Option<String>) {
     let (mut frames, mut all, mut message) = (Frames::default(), Vec::new(), Vec::new());
     for piece in pieces {
         let taken = frames.take(piece, &mut |said| match said {
-            Said::Piece(piece) => message.extend_from_slice(piece),
-            Said::Message => all.push(format!("Message({:?})", std::mem::take(&mut message))),
+            FrameEvent::Piece(piece) => message.extend_from_slice(piece),
+            FrameEvent::Message => all.push(format!("Message({:?})", std::mem::take(&mut message))),
             other => all.push(format!("{other:?}")),
         });
         if let Err(why) = taken {

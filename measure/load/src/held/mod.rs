@@ -17,7 +17,7 @@ mod run;
 mod tally;
 mod web_socket;
 
-pub use outcome::{Held, Interval};
+pub use outcome::{HoldOutcome, Interval};
 pub use run::run;
 
 use std::time::Duration;

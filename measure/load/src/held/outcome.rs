@@ -8,7 +8,7 @@ use crate::Histogram;
 
 /// The results. Connections and errors count over the whole run, traffic in the counted part.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Held {
+pub struct HoldOutcome {
     /// The length of the counted part.
     pub seconds: f64,
     /// The time in which the connections were opened, before the counted part.
@@ -61,7 +61,7 @@ pub struct Held {
     pub busy: f64,
 }
 
-impl Held {
+impl HoldOutcome {
     /// Returns the number of errors, without unanswered messages.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::connection::{Phase, Thread};
-use super::outcome::Held;
+use super::outcome::HoldOutcome;
 use super::tally::{Shared, Tally, add};
 use super::{Plan, STRAGGLERS, Talk, events, web_socket};
 use crate::endpoint::Endpoint;
@@ -36,7 +36,7 @@ const LAST: Duration = Duration::from_millis(500);
 /// # Errors
 /// The plan cannot run, a name cannot be resolved, or none of the connections can be opened. The text contains the
 /// remedy.
-pub fn run(plan: Plan, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Held, String> {
+pub fn run(plan: Plan, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<HoldOutcome, String> {
     if !matches!(plan.transport.protocol, Protocol::Http1 { .. }) {
         return Err("held connections need HTTP/1.1".to_owned());
     }
@@ -49,7 +49,7 @@ pub fn run(plan: Plan, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Held,
     let (plan, shared) = (Arc::new(plan), Arc::new(Shared::default()));
     let (phases, phase) = watch::channel(Phase::Opening);
     let threads = plan.threads.min(plan.connections);
-    let spawned: io::Result<Vec<JoinHandle<io::Result<Held>>>> = (0..threads)
+    let spawned: io::Result<Vec<JoinHandle<io::Result<HoldOutcome>>>> = (0..threads)
         .map(|number| {
             let (plan, endpoints, shared, phase) =
                 (plan.clone(), endpoints.clone(), shared.clone(), phase.clone());
@@ -73,7 +73,7 @@ pub fn run(plan: Plan, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Held,
     let seconds = began.elapsed().as_secs_f64();
     let held_at_end = shared.open.load(Relaxed);
     phases.send_replace(Phase::Over);
-    let mut held = Held::default();
+    let mut held = HoldOutcome::default();
     for thread in spawned {
         let ended =
             thread.join().map_err(|_| "a thread of the load generator ended unexpectedly".to_owned())?;
@@ -90,7 +90,7 @@ pub fn run(plan: Plan, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Held,
     held.course.iter_mut().zip(&sampled).for_each(|(second, open)| second.held = *open);
     held.most_held = sampled.iter().copied().max().unwrap_or(held_at_end);
     held.fewest_held = sampled.iter().copied().min().unwrap_or(held_at_end);
-    Ok(Held { seconds, opening_seconds, held_at_end, ..held })
+    Ok(HoldOutcome { seconds, opening_seconds, held_at_end, ..held })
 }
 
 /// The main thread's view of a run.
@@ -173,7 +173,7 @@ fn hold(
     phase: watch::Receiver<Phase>,
     number: usize,
     threads: usize,
-) -> io::Result<Held> {
+) -> io::Result<HoldOutcome> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {

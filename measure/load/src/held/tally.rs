@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Histogram;
 
-use super::outcome::{Held, Interval};
+use super::outcome::{HoldOutcome, Interval};
 
 /// The most different texts of errors.
 const TEXTS: usize = 20;
@@ -27,23 +27,23 @@ pub(crate) struct Shared {
 
 /// Counts of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(RefCell<Held>);
+pub(crate) struct Tally(RefCell<HoldOutcome>);
 
 /// The counted part as a connection sees it: `None` before it has begun.
 pub(crate) type Counted = Option<Instant>;
 
 impl Tally {
-    pub(crate) fn into_held(self) -> Held {
+    pub(crate) fn into_held(self) -> HoldOutcome {
         self.0.into_inner()
     }
 
     /// Counts something of the whole run.
-    pub(crate) fn count(&self, count: impl FnOnce(&mut Held)) {
+    pub(crate) fn count(&self, count: impl FnOnce(&mut HoldOutcome)) {
         count(&mut self.0.borrow_mut());
     }
 
     /// Counts something of the second under way, if the counted part has begun.
-    pub(crate) fn second(&self, counted: Counted, count: impl FnOnce(&mut Held, &mut Interval)) {
+    pub(crate) fn second(&self, counted: Counted, count: impl FnOnce(&mut HoldOutcome, &mut Interval)) {
         let Some(began) = counted else { return };
         let mut held = self.0.borrow_mut();
         let second = usize::try_from(began.elapsed().as_secs()).unwrap_or(usize::MAX);
@@ -78,7 +78,7 @@ impl Shared {
 }
 
 /// Adds the results of another thread.
-pub(crate) fn add(all: &mut Held, other: Held) {
+pub(crate) fn add(all: &mut HoldOutcome, other: HoldOutcome) {
     for (sum, more) in [
         (&mut all.opened, other.opened),
         (&mut all.reconnects, other.reconnects),

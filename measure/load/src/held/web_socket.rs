@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sha1::{Digest, Sha1};
 
 use super::connection::{Fault, Phase, Thread, Wire, broken};
-use super::frame::{Frames, Opcode, Said, write};
+use super::frame::{FrameEvent, Frames, Opcode, write};
 use super::replies::Replies;
 use super::tally::record;
 use super::{Conversation, Message, Pace};
@@ -259,14 +259,14 @@ impl<'a> Talker<'a> {
         let replies = &mut self.replies;
         let buffer = self.thread.buffer.borrow();
         self.frames.take(&buffer[..read], &mut |said| match said {
-            Said::Piece(piece) => replies.piece(piece),
-            Said::Message => {
+            FrameEvent::Piece(piece) => replies.piece(piece),
+            FrameEvent::Message => {
                 came.messages += 1;
                 came.answered.extend(replies.message());
             }
-            Said::Ping(payload) => came.pings.push(payload.to_vec()),
-            Said::Pong => {}
-            Said::Close(code) => came.close = came.close.or(Some(code)),
+            FrameEvent::Ping(payload) => came.pings.push(payload.to_vec()),
+            FrameEvent::Pong => {}
+            FrameEvent::Close(code) => came.close = came.close.or(Some(code)),
         })?;
         drop(buffer);
         for payload in &came.pings {
