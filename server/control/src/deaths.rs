@@ -62,6 +62,8 @@ fn row(death: &Death) -> Vec<String> {
 fn suspects(deaths: &[Death]) -> String {
     struct Suspect<'a> {
         deaths: usize,
+        /// In how many of them it was the last to begin: what kills at once does so before others come.
+        last: usize,
         /// The sum of its shares in the deaths: less beside other requests.
         share: f64,
         newest: &'a Death,
@@ -72,22 +74,34 @@ fn suspects(deaths: &[Death]) -> String {
     let mut found: HashMap<(&str, &str), Suspect<'_>> = HashMap::new();
     for &death in &unexpected {
         let mut seen: Vec<(&str, &str)> = Vec::new();
-        for request in &death.in_flight {
+        let youngest = death.in_flight.iter().map(|request| request.age_ms).min_by(f64::total_cmp);
+        for request in death.in_flight.iter().rev() {
             let key = (&*request.method, &*request.path);
             let line = request.backtrace.as_deref().and_then(<[String]>::first);
-            let one =
-                found.entry(key).or_insert(Suspect { deaths: 0, share: 0.0, newest: death, line: None });
+            let one = found.entry(key).or_insert(Suspect {
+                deaths: 0,
+                last: 0,
+                share: 0.0,
+                newest: death,
+                line: None,
+            });
             one.line = one.line.or(line.map(String::as_str));
             if !seen.contains(&key) {
                 seen.push(key);
                 one.deaths += 1;
+                one.last += usize::from(youngest == Some(request.age_ms));
                 one.share += 1.0 / death.in_flight.len() as f64;
             }
         }
     }
     let mut found: Vec<_> = found.into_iter().filter(|(_, one)| one.deaths > 1 || one.share >= 1.0).collect();
     found.sort_by(|(a, one), (b, other)| {
-        other.deaths.cmp(&one.deaths).then(other.share.total_cmp(&one.share)).then(a.cmp(b))
+        other
+            .deaths
+            .cmp(&one.deaths)
+            .then(other.last.cmp(&one.last))
+            .then(other.share.total_cmp(&one.share))
+            .then(a.cmp(b))
     });
     let mut text = String::new();
     for ((method, path), one) in found.into_iter().take(SUSPECTS) {
@@ -219,8 +233,8 @@ mod tests {
         let deaths: Vec<Death> =
             serde_json::from_value(json!([death(1, request), death(0, json!([]))])).unwrap();
         let text = table(&deaths, false);
-        let (suspects, text) = text.split_once("\n\n").expect("suspects first");
-        assert!(suspects.starts_with("POST /import was in progress in 1 of 1 unexpected deaths with requests, last seen at app.rb:3"), "{suspects}");
+        let (first, text) = text.split_once("\n\n").expect("suspects first");
+        assert!(first.starts_with("POST /import was in progress in 1 of 1 unexpected deaths with requests, last seen at app.rb:3"), "{first}");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(
             lines[1][..],
@@ -249,6 +263,14 @@ mod tests {
         );
         assert_eq!((lines.len(), lines[3][3]), (4, "0"));
         assert_eq!(table(&[], false), "no worker has ended\n");
+        let one = |path: &str, age_ms: f64| json!({ "method": "GET", "path": path, "age_ms": age_ms, "answered": false, "backtrace": null });
+        let both = || death(0, json!([one("/busy", 900.0), one("/poison", 2.0)]));
+        let deaths: Vec<Death> = serde_json::from_value(json!([both(), both()])).unwrap();
+        assert!(
+            suspects(&deaths).starts_with("GET /poison was in progress in 2 of 2 "),
+            "{}",
+            suspects(&deaths)
+        );
     }
 
     #[test]

@@ -176,7 +176,10 @@ impl DeathFacts<'_> {
         self.served.sort_by_key(|request| std::cmp::Reverse(request.age));
         let text = self.sentence();
         let cause = self.cause();
-        let in_flight = self.served.iter().take(SHOWN).map(|request| self.request(request)).collect();
+        // The oldest may have held the worker up, and the newest may have killed it.
+        let ends = |at: &usize| *at < SHOWN / 2 || *at + SHOWN / 2 >= self.served.len();
+        let in_flight =
+            (0..self.served.len()).filter(ends).map(|at| self.request(&self.served[at])).collect();
         let WorkerExit { index, pid, generation, status, peak_kib, .. } = *self.exit;
         Death {
             // Known when it is added.

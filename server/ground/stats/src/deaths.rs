@@ -94,7 +94,7 @@ figures! {
         oom_kills_before: Option<u64>,
         /// The same counter when the worker's end was noticed.
         oom_kills_after: Option<u64>,
-        /// Requests that it had started, the oldest first, at most 10.
+        /// Requests that it had started, the oldest first: at most the 5 oldest and the 5 newest.
         in_flight: Vec<DeathRequest> = part,
         /// How many of them are kept for `--replay` ([replay](replay.md)).
         #[serde(default)]
