@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
     Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, MemoryLevel, MemorySnapshot, PauseState,
-    ReforkOutcome, ReloadOutcome, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    ReforkOutcome, ReloadOutcome, ReloadStage, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -87,8 +87,8 @@ fn change<K: CountedKind + Display>(
     is_good: fn(K) -> bool,
 ) -> Option<(String, How)> {
     // Keeping the old code for a while is not news once the new code serves.
-    if let Some(running) = changes.running.as_ref().filter(|running| running.stage != "settling") {
-        let how = if running.stage == "reverting" { How::Bad } else { How::UnderWay };
+    if let Some(running) = changes.running.as_ref().filter(|running| running.stage != ReloadStage::Settling) {
+        let how = if running.stage == ReloadStage::Reverting { How::Bad } else { How::UnderWay };
         return Some((format!("{}: {}", running.stage, running.text), how));
     }
     let last = changes.last.as_ref().filter(|last| since(last.at, view) < NEWS)?;

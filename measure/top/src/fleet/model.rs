@@ -519,7 +519,7 @@ fn change(server: &ServerSnapshot) -> Option<String> {
         ("refork", &server.reforks.running),
     ];
     let of = |(name, running): (&str, &Option<stats::Running>)| {
-        let running = running.as_ref().filter(|running| running.stage != "settling")?;
+        let running = running.as_ref().filter(|running| running.stage != stats::ReloadStage::Settling)?;
         Some(format!("{name}, {}: {}", running.stage, running.text))
     };
     all.into_iter().find_map(of)
