@@ -176,7 +176,7 @@ fn event(one: &FlightEvent) -> String {
         "begin" => "began",
         "end" => "ended",
         "fail" => "failed",
-        "told" => "was told",
+        "told" => "received",
         "raised" => "raised",
         other => other,
     };

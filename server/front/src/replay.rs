@@ -88,7 +88,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays unreadable for others.
+        // A file that cannot be removed stays unreadable for others.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -11,8 +11,10 @@ use handler::{Client, Failure, PlacedRemarks, Trace};
 use net::memory::{self, Reserved};
 use queue::{PoolIndex, QueueKey, Serial, Ticket, Turn};
 use settings::Settings;
+use stats::KeptRequest;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 use wire::request::Head;
@@ -57,6 +59,29 @@ pub(crate) enum CallBody {
         file: File,
         _place: Upload,
     },
+}
+
+impl CallBody {
+    /// Returns its length, and its bytes if they are at most `most`.
+    fn short(&self, most: u64) -> (u64, Option<Vec<u8>>) {
+        match self {
+            CallBody::Nothing => (0, Some(Vec::new())),
+            CallBody::Bytes(bytes, _) => {
+                let length = bytes.len() as u64;
+                (length, (length <= most).then(|| bytes.to_vec()))
+            }
+            CallBody::File { file, .. } => {
+                let length = file.metadata().map_or(0, |about| about.len());
+                let read = || {
+                    let mut bytes = vec![0; length as usize];
+                    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+                    bytes.truncate(read);
+                    bytes
+                };
+                (length, (length <= most).then(read))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,10 +272,16 @@ impl Call {
         named.unwrap_or_else(|| "a request".to_owned())
     }
 
+    /// Returns a copy of the request without secrets; `None` if the worker has finished it, or if it is too long.
+    fn copy(&self) -> Option<KeptRequest> {
+        let (length, body) = self.body.borrow().short(kept::LONGEST_BODY);
+        kept::copy(self.frame.borrow().get(wire::frame::HEADER..)?, length, body)
+    }
+
     /// Returns the request for the record of a worker's death: its `id` on link `link`, and whether the death
     /// made it `failed`. `keep`: with a copy.
     pub(crate) fn served(&self, link: u16, id: u32, failed: bool, keep: bool) -> Option<Served> {
-        let kept = keep.then(|| kept::copy(self)).flatten();
+        let kept = keep.then(|| self.copy()).flatten();
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         self.with_head(|head| Served {
             link,

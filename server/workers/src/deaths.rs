@@ -136,7 +136,7 @@ pub(crate) struct DeathFacts<'a> {
     pub(crate) traces: &'a [Trace],
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) noticed: Instant,
-    /// What the worker has recorded, and when that was read, in microseconds of the monotonic clock.
+    /// The record of the worker, and when that was read, in microseconds of the monotonic clock.
     pub(crate) flight: (Flight, u64),
 }
 

@@ -7,34 +7,21 @@
 
 mod mask;
 
-use crate::call::{Call, CallBody};
 use net::memory::{MemoryClass, Reserved};
 use stats::KeptRequest;
 use std::collections::VecDeque;
-use std::os::unix::fs::FileExt;
-use wire::{frame, names, request};
+use wire::{names, request};
 
 /// The longest body that is kept, and the longest head, in bytes.
-const LONGEST_BODY: u64 = 64 << 10;
+pub(crate) const LONGEST_BODY: u64 = 64 << 10;
 const LONGEST_HEAD: usize = 128 << 10;
 
-/// Copies a request that a dead worker was serving; `None` if the worker has finished it, or if the head is too long.
-pub(crate) fn copy(call: &Call) -> Option<KeptRequest> {
-    let frame = call.frame.borrow();
-    let head = frame.get(frame::HEADER..).filter(|head| (1..=LONGEST_HEAD).contains(&head.len()))?;
-    let (length, body) = match &*call.body.borrow() {
-        CallBody::Nothing => (0, Some(Vec::new())),
-        CallBody::Bytes(bytes, _) => (bytes.len() as u64, Some(bytes)).map_short(|bytes| bytes.to_vec()),
-        CallBody::File { file, .. } => {
-            let length = file.metadata().map_or(0, |about| about.len());
-            (length, Some(file)).map_short(|file| {
-                let mut bytes = vec![0; length as usize];
-                let read = file.read_at(&mut bytes, 0).unwrap_or(0);
-                bytes.truncate(read);
-                bytes
-            })
-        }
-    };
+/// Copies a request that a dead worker was serving: its REQUEST payload, and the body that is not in it, of `length` bytes, if it is short. `None`
+/// if the worker has finished the request, or if the head is too long.
+pub(crate) fn copy(head: &[u8], length: u64, body: Option<Vec<u8>>) -> Option<KeptRequest> {
+    if !(1..=LONGEST_HEAD).contains(&head.len()) {
+        return None;
+    }
     let kept = body.is_some();
     let mut payload = request::with_body(head, &body.unwrap_or_default());
     let masked = mask_all(&mut payload)?;
@@ -48,17 +35,6 @@ pub(crate) fn copy(call: &Call) -> Option<KeptRequest> {
         body_kept: kept,
         payload: payload.iter().map(|byte| format!("{byte:02x}")).collect(),
     })
-}
-
-trait Short<T> {
-    fn map_short(self, copy: impl FnOnce(T) -> Vec<u8>) -> (u64, Option<Vec<u8>>);
-}
-
-impl<T> Short<T> for (u64, Option<T>) {
-    /// Copies a body that is short enough.
-    fn map_short(self, copy: impl FnOnce(T) -> Vec<u8>) -> (u64, Option<Vec<u8>>) {
-        (self.0, self.1.filter(|_| self.0 <= LONGEST_BODY).map(copy))
-    }
 }
 
 /// Masks the secrets of a REQUEST payload. Returns where there were some; `None` if it cannot be read.

@@ -76,7 +76,7 @@ impl Recorder {
         self.event((EventKind::Raised, 0), thread, (link, id), os::now_us(), [0, 0], &EventText::new(what));
     }
 
-    /// Records what the worker was told.
+    /// Records a signal or an order.
     pub(crate) fn told(self, _gvl: &Gvl, what: &str) {
         self.event((EventKind::Told, 0), 0, (0, 0), os::now_us(), [0, 0], &EventText::new(what.as_bytes()));
     }

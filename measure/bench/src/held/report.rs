@@ -23,7 +23,7 @@ pub(super) struct Report {
     pub notes: Vec<String>,
 }
 
-/// What was asked for.
+/// The order of the user.
 #[derive(Debug, Serialize)]
 pub(super) struct Wanted {
     /// The first URLs.
@@ -114,7 +114,7 @@ impl Report {
         self.plan.messages.is_some()
     }
 
-    /// What is received: `events` or `messages`.
+    /// Returns the unit of received data: `events` or `messages`.
     pub fn units(&self) -> &'static str {
         if self.is_web_socket() { "messages" } else { "events" }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// What the connections of a thread share.
+/// The state that the connections of a thread share.
 pub(crate) struct Thread {
     pub plan: Arc<Plan>,
     /// The endpoint of each request of the plan.
@@ -75,7 +75,7 @@ impl Thread {
         self.shared.settled.fetch_add(1, Relaxed);
     }
 
-    /// Counts an error. What the end of the run breaks is none.
+    /// Counts an error. A connection that the end of the run breaks is none.
     pub(crate) fn failed(&self, fault: &Fault) {
         if !self.is_over() {
             self.shared.errors.fetch_add(1, Relaxed);

@@ -10,7 +10,7 @@ const LONGEST_VALUE: usize = 1024;
 /// The longest pause that a `retry` field can ask for.
 const LONGEST_RETRY: Duration = Duration::from_secs(3_600);
 
-/// What a complete line says.
+/// The meaning of a complete line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// An empty line after data: an event is complete.

@@ -18,7 +18,7 @@ use crate::scenario::Request;
 const PAUSE: Duration = Duration::from_secs(3);
 const CONTENT_TYPE: &str = "text/event-stream";
 
-/// What the head of a response says.
+/// The meaning of the head of a response.
 enum Opened {
     Stream(Framing),
     /// 204: the client is not to connect again.

@@ -16,7 +16,7 @@ pub(crate) enum Opcode {
     Pong = 10,
 }
 
-/// What the frames of a server say.
+/// The meaning of the frames of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FrameEvent<'a> {
     /// The next piece of a message.

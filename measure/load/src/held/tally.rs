@@ -1,4 +1,4 @@
-//! What a thread counts: the results of its connections, and the figures that all threads share for live progress.
+//! Counts of a thread: the results of its connections, and the figures that all threads share for live progress.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

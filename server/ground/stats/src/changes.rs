@@ -1,12 +1,41 @@
 //! Statistics of the changes of a running server that have a beginning, steps and an outcome: reloads,
 //! reforks, upgrades. Shows the running change, the last one, and the number of each outcome.
 
-use crate::counts::{CountedKind, Counts};
+use crate::counts::{CountedKind, Counts, kinds};
 use crate::figures::{Label, Metric, Page, Value};
-use crate::reloads::ReloadStage;
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
+
+kinds! {
+    /// A stage of a reload, a refork or an upgrade.
+    pub enum ReloadStage {
+        /// Another change is under way; this one follows it.
+        Waiting = "waiting",
+        /// In place: old workers leave before the new code is loaded.
+        Vacating = "vacating",
+        /// Memory is checked, and the app is loaded.
+        Booting = "booting",
+        /// The first worker answers requests of the server's own.
+        Probing = "probing",
+        /// The first worker serves a share of the requests.
+        Watching = "watching",
+        /// Workers are replaced.
+        Rolling = "rolling",
+        /// All workers are new; the old template stays for a while.
+        Settling = "settling",
+        /// The old code remains, or takes over again.
+        Reverting = "reverting",
+        /// Of a refork: the successor of a warm worker boots.
+        Replacing = "replacing",
+        /// Of a refork: a warm worker finishes its requests and becomes the next template.
+        Becoming = "becoming",
+        /// Of an upgrade: the new program starts.
+        Starting = "starting",
+        /// Of an upgrade: the new program takes over.
+        HandingOver = "handing over",
+    }
+}
 
 /// A running change, or the time after a change during which it can be undone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

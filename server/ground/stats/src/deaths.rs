@@ -99,7 +99,7 @@ figures! {
         /// How many of them are kept for `--replay` ([replay](replay.md)).
         #[serde(default)]
         kept: u64,
-        /// What it did in its last minute, by seconds in which it did something, the oldest first. Empty for
+        /// Its last minute, by seconds in which it did something, the oldest first. Empty for
         /// workers that do not write the [scoreboard](internals/wire.md#the-flight-recorder).
         #[serde(default)]
         seconds: Vec<FlightSecond> = part,
@@ -118,7 +118,7 @@ figures! {
         begun: u32,
         /// Requests that it finished.
         ended: u32,
-        /// Those of them in which the app raised.
+        /// Ended requests in which the app raised.
         failed: u32,
         /// Garbage collections.
         collections: u32,
@@ -133,12 +133,12 @@ figures! {
         /// Milliseconds before its end was noticed.
         ago_ms: f64,
         /// `begin` or `end` of a request, `fail`: it ended and the app had raised, `raised`: the app raises an exception, or Rails
-        /// made an error page of one, `told`: the worker was told something.
+        /// made an error page of one, `told`: a signal or an order has reached the worker.
         event: String,
         /// The number of the thread.
         thread: u32,
         /// Method and path of a request that begins, without the query, at most 80 bytes; the app's name for the route of
-        /// one that ends, or nothing; the class of the exception and the app's line; what the worker was told.
+        /// one that ends, or nothing; the class of the exception and the app's line; the signal or the order.
         text: String,
         /// The duration of a request that ends; else null.
         took_ms: Option<f64>,

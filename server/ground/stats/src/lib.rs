@@ -54,7 +54,7 @@ pub use cache::{
     CacheLookup, CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot, CacheVariant,
 };
 pub use certificates::CertificateSnapshot;
-pub use changes::{Changes, Ended, Running};
+pub use changes::{Changes, Ended, ReloadStage, Running};
 pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSecond, KeptRequest};
 pub use durations::{Bucket, DurationSummary, Durations, FineBuckets};
@@ -75,8 +75,8 @@ pub use queue::{QueueClassSnapshot, WaiterSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Fault, OpenConnection, Recorder};
 pub use reloads::{
-    ReforkOutcome, ReforksSnapshot, ReloadOutcome, ReloadStage, ReloadStep, ReloadWish, ReloadsSnapshot,
-    UpgradeOutcome, UpgradesSnapshot,
+    ReforkOutcome, ReforksSnapshot, ReloadOutcome, ReloadStep, ReloadWish, ReloadsSnapshot, UpgradeOutcome,
+    UpgradesSnapshot,
 };
 pub use route::{RouteOrder, RouteSnapshot, RoutesSnapshot, share_out};
 pub use scrape::metrics;

@@ -1,7 +1,7 @@
 //! The words of reloads, for everything that orders, carries out, follows or counts one: the [wish](ReloadWish),
 //! the [steps](ReloadStep) with their [stages](ReloadStage), and the [outcome](ReloadOutcome). Reforks and upgrades have outcomes of their own.
 
-use crate::changes::Changes;
+use crate::changes::{Changes, ReloadStage};
 use crate::counts::kinds;
 use serde::{Deserialize, Serialize};
 
@@ -56,34 +56,6 @@ impl ReloadStep {
 }
 
 kinds! {
-    /// A stage of a reload, a refork or an upgrade.
-    pub enum ReloadStage {
-        /// Another change is under way; this one follows it.
-        Waiting = "waiting",
-        /// In place: old workers leave before the new code is loaded.
-        Vacating = "vacating",
-        /// Memory is checked, and the app is loaded.
-        Booting = "booting",
-        /// The first worker answers requests of the server's own.
-        Probing = "probing",
-        /// The first worker serves a share of the requests.
-        Watching = "watching",
-        /// Workers are replaced.
-        Rolling = "rolling",
-        /// All workers are new; the old template stays for a while.
-        Settling = "settling",
-        /// The old code remains, or takes over again.
-        Reverting = "reverting",
-        /// Of a refork: the successor of a warm worker boots.
-        Replacing = "replacing",
-        /// Of a refork: a warm worker finishes its requests and becomes the next template.
-        Becoming = "becoming",
-        /// Of an upgrade: the new program starts.
-        Starting = "starting",
-        /// Of an upgrade: the new program takes over.
-        HandingOver = "handing over",
-    }
-
     pub enum ReloadOutcome {
         /// The new code serves.
         Done = "done",

@@ -31,7 +31,7 @@ pub const VALUES: usize = 32;
 /// The text.
 pub const TEXT: usize = 48;
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
@@ -41,7 +41,7 @@ pub enum EventKind {
     End = 2,
     /// The same, and the app has raised.
     Fail = 3,
-    /// The worker was told something; text: what.
+    /// A signal or an order has reached the worker; text: its name.
     Told = 4,
     /// The app has raised; text: the class of the exception, and the app's line.
     Raised = 5,
@@ -101,7 +101,7 @@ pub struct Second {
     pub busy_ms: u32,
 }
 
-/// What a worker has recorded.
+/// The record of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flight {
     /// The last events, the oldest first.

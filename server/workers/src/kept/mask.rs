@@ -3,7 +3,7 @@
 //! Why in place: lengths stay as they are, so `Content-Length` is right, and a request whose length kills a worker still does.
 //!
 //! Contract: any bytes are accepted; nothing but values is changed, and each byte of a value becomes `*`, or `0` in a number of JSON. A name is
-//! secret if it contains one of [`NAMES`], as in the filters of Rails. What has another form than the ones here is left alone.
+//! secret if it contains one of [`NAMES`], as in the filters of Rails. Text of another form than the ones here is left alone.
 
 /// Parts of the names of secrets: of fields, of parameters, of keys of JSON.
 const NAMES: [&[u8]; 21] = [

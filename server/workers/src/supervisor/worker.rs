@@ -39,7 +39,7 @@ pub(super) struct Death {
     served: Vec<Served>,
     /// The number of requests that it had finished.
     requests: u64,
-    /// What it has recorded, and when that was read.
+    /// Its record, and when that was read.
     flight: (Flight, u64),
     /// The kernel's OOM-kill counter, interpreted for this death.
     oom: OomCount,
