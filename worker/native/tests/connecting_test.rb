@@ -58,7 +58,7 @@ class ConnectingTest < Case
       @pid = start(dir, path, log, options)
       control = hello(server, 0)
       @scoreboard = Tempfile.create("scoreboard", dir)
-      @scoreboard.truncate(1024)
+      @scoreboard.truncate(1024 + Wire::RECORDER)
       boot(control, dir, settings)
       yield server, control, log
     rescue Timeout::Error, FakeFront::Gone => e
@@ -96,7 +96,7 @@ class ConnectingTest < Case
     @abilities.zero? ? control.write("x") : control.send_io(@scoreboard)
     defaults = { wire: Wire::VERSION, app: File.join(dir, "config.ru"), dir: dir, environment: "production", threads_min: 2, threads_max: 2, fibers: 0, slice_us: 0, blocking_us: 0,
                  links: 1,
-                 slot_len: 128, slots: 1, temp_dir: dir, tag: "test", max_head: 65_536, response_memory: 1 << 20, response_spool: 1 << 20, early_hints: 1 }
+                 slot_len: 128 + Wire::RECORDER, slots: 1, temp_dir: dir, tag: "test", max_head: 65_536, response_memory: 1 << 20, response_spool: 1 << 20, early_hints: 1 }
     text = ["boot", *defaults.merge(settings).flatten].join("\0").b
     control.write([text.bytesize].pack("V") << text)
   end

@@ -229,7 +229,7 @@ class FakeFront
   end
 
   def boot
-    @slot_len = (64 + (16 * SLOT_THREADS) + (16 * @links) + 63) / 64 * 64
+    @slot_len = ((64 + (16 * SLOT_THREADS) + (16 * @links) + 63) / 64 * 64) + Wire::RECORDER
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {

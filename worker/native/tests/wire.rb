@@ -3,6 +3,8 @@
 # A second, simple implementation of the frames of docs/internals/wire.md, with which the worker's own is compared.
 module Wire
   VERSION = 12
+  # Bytes of the flight recorder at the end of a scoreboard slot.
+  RECORDER = 34_880
   KINDS = {
     request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, lend: 0x05, resume: 0x06, promote: 0x07, collect: 0x08, input: 0x09, heap: 0x0c, response: 0x81, body: 0x82, end: 0x83,
     interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a, traces: 0x8b,
