@@ -1,6 +1,6 @@
 //! Records that a function in C has kept the GVL for long during a request, and where ([`crate::raw::hold`]).
 //!
-//! Contract: only where other threads or fibers of the worker wait for the GVL meanwhile, and from [`LEAST_US`] on. A worker has at most [`PLACES`]
+//! Contract: only where other threads of the worker wait for the GVL meanwhile, and from [`LEAST_US`] on. A worker has at most [`PLACES`]
 //! such places.
 
 use crate::names::names;
@@ -23,7 +23,8 @@ static STATE: Guarded<(Vec<Frame>, Vec<u16>)> = Guarded::new((Vec::new(), Vec::n
 
 /// Watches the calling thread, which serves requests.
 pub(crate) fn attach(gvl: &Gvl, thread: &'static ServingThread) {
-    let alone = worker(gvl, |w| w.options.fibers == 0 && w.options.threads_max < 2);
+    // With fibers the job would run among those that end a fiber's slice: a time-out of the app was lost there.
+    let alone = worker(gvl, |w| w.options.fibers > 0 || w.options.threads_max < 2);
     if !alone && thread.hold.attach(gvl, noticed) {
         place().watchdog.watch_hold(&thread.hold);
     }
