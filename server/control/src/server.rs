@@ -433,7 +433,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(text::hex(&bytes))
 }
 
 #[cfg(test)]

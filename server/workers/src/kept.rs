@@ -33,7 +33,7 @@ pub(crate) fn copy(head: &[u8], length: u64, body: Option<Vec<u8>>) -> Option<Ke
         masked,
         body_bytes: length,
         body_kept: kept,
-        payload: payload.iter().map(|byte| format!("{byte:02x}")).collect(),
+        payload: text::hex(&payload),
     })
 }
 

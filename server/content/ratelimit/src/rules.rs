@@ -60,8 +60,7 @@ impl Judged {
             RateKey::Header(field) => {
                 let value = request.fields.get(field)?;
                 let digest = Sha256::digest(value);
-                let short: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-                Some(format!("{name}:{short}"))
+                Some(format!("{name}:{}", text::hex(&digest[..16])))
             }
         }
     }

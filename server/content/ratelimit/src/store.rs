@@ -33,7 +33,7 @@ struct Script {
 
 impl Script {
     fn new(text: &'static str) -> Script {
-        let digest = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = ::text::hex(&Sha1::digest(text));
         Script { text, digest }
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod count;
 mod hash;
+mod hex;
 mod masked;
 mod mistake;
 mod number;
@@ -21,6 +22,7 @@ mod token;
 pub mod url;
 
 pub use hash::fnv1a;
+pub use hex::hex;
 pub use masked::{MASK, masked};
 pub use mistake::{Mistake, OrMistake};
 pub use number::{digits, number};

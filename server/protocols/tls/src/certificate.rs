@@ -6,7 +6,6 @@
 //! 2. Dates are not checked: an expired certificate is served, because a client can choose to accept it, and
 //!    a server that does not start is worse. [`Certificate::warnings`] reports it.
 
-use crate::hex::hex;
 use crate::{Error, pem, provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -162,7 +161,7 @@ impl CertificateFacts {
             issuer: crate::dn::text(certificate.issuer()),
             not_before: time(validity.not_before.timestamp()),
             not_after: time(validity.not_after.timestamp()),
-            serial: hex(unsigned(certificate.raw_serial())),
+            serial: text::hex(unsigned(certificate.raw_serial())),
             fingerprint,
             self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
             chain,
@@ -171,7 +170,7 @@ impl CertificateFacts {
 
     /// Returns the fingerprint in hexadecimal digits.
     pub fn fingerprint_text(&self) -> String {
-        hex(&self.fingerprint)
+        text::hex(&self.fingerprint)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Client certificates: their authorities, and the contents that apps see.
 
-use crate::hex::hex;
 use crate::pem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -37,7 +36,7 @@ impl ClientCertificate {
     pub(crate) fn read(der: &[u8]) -> Option<ClientCertificate> {
         let facts = crate::CertificateFacts::read(der, 1).ok()?;
         Some(ClientCertificate {
-            fingerprint: hex(&facts.fingerprint),
+            fingerprint: text::hex(&facts.fingerprint),
             subject: facts.subject,
             common_name: facts.common_name,
             issuer: facts.issuer,

@@ -75,7 +75,7 @@ fn escape(value: &str, text: &mut String) {
 /// Writes a value that is not text as its bytes.
 fn encode(value: &[u8], text: &mut String) {
     text.push('#');
-    text.push_str(&crate::hex::hex(value));
+    text.push_str(&text::hex(value));
 }
 
 #[cfg(test)]

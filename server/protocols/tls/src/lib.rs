@@ -21,7 +21,6 @@ mod error;
 mod failed;
 mod files;
 mod hello;
-mod hex;
 mod names;
 mod pem;
 mod provider;

@@ -4,7 +4,6 @@
 //! 1. The secret is never shown. Only the owner can read its file, from the moment it exists.
 //! 2. Servers that start at the same time with the same file use the same secret.
 
-use crate::hex::hex;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -34,7 +33,7 @@ impl fmt::Debug for TicketSecret {
 pub fn random_secret() -> io::Result<String> {
     let mut bytes = [0; LEAST];
     SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
-    Ok(hex(&bytes))
+    Ok(text::hex(&bytes))
 }
 
 impl TicketSecret {

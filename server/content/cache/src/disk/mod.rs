@@ -22,7 +22,6 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -335,11 +334,7 @@ fn read(path: &Path) -> Option<(Box<[u8]>, Vec<Stored>)> {
 
 /// Returns the path of a key's file: two digits of its digest, then the others.
 fn path_of(folder: &Path, key: &[u8]) -> PathBuf {
-    let mut name = String::with_capacity(64);
-    for byte in Sha256::digest(key).iter().take(20) {
-        // Writing to a String cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
+    let name = text::hex(&Sha256::digest(key)[..20]);
     folder.join(&name[..2]).join(&name[2..])
 }
 

@@ -104,7 +104,7 @@ impl Document {
     /// Returns a hash of the content; `None` if the file is too large or cannot be read.
     fn digest(&self) -> Option<String> {
         let content = (self.len() <= DIGESTED).then(|| self.read().ok()).flatten()?;
-        Some(Sha256::digest(content)[..12].iter().map(|byte| format!("{byte:02x}")).collect())
+        Some(text::hex(&Sha256::digest(content)[..12]))
     }
 
     /// In bytes.

@@ -205,7 +205,7 @@ fn make(now: SystemTime) -> Result<String, Error> {
     let mut params = CertificateParams::default();
     params.not_before = (now - EARLIER).into();
     params.not_after = (now + LIFE).into();
-    let id: String = params.key_identifier(&key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let id = text::hex(&params.key_identifier(&key)[..4]);
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, format!("{COMMON_NAME} {id}"));
     // Allows leaves only, no authority below this one.
