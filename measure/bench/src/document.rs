@@ -70,9 +70,7 @@ impl Document {
 
     /// Returns the JSON, followed by a newline.
     pub fn to_json(&self) -> Result<String, String> {
-        let text =
-            serde_json::to_string(self).map_err(|why| format!("cannot write the result as JSON: {why}"))?;
-        Ok(text + "\n")
+        json(self)
     }
 
     /// Parses a `--json` file; messages call it `name`.
@@ -156,6 +154,13 @@ pub(crate) fn joined(files: &[impl AsRef<Path>]) -> Result<Document, Vec<String>
 fn read(file: &Path) -> Result<Document, String> {
     let text = std::fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
     Document::parse(&file.display().to_string(), &text)
+}
+
+/// Returns the JSON of a result, followed by a newline.
+pub(crate) fn json(result: &impl Serialize) -> Result<String, String> {
+    let text =
+        serde_json::to_string(result).map_err(|why| format!("cannot write the result as JSON: {why}"))?;
+    Ok(text + "\n")
 }
 
 #[cfg(test)]

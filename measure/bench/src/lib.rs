@@ -130,20 +130,14 @@ fn load_with_progress(run: &Run) -> Result<Outcome, String> {
 /// Prints and writes the results, and determines the exit status.
 fn finish(document: &Document, output: &Output, conditions: &[Condition], remarks: &[String]) -> ExitCode {
     let broken = conditions::met(conditions, &document.outcome);
-    let written = write_files(output, &|| document.to_json(), &|| text::csv_lines(document), &|| {
-        page::page(document, &limits(conditions), &broken, remarks)
-    });
-    if let Err(mistakes) = written {
+    let forms = Forms {
+        text: &|| text::render(document, output.format, remarks),
+        json: &|| document.to_json(),
+        csv: &|| text::csv_lines(document),
+        html: &|| page::page(document, &limits(conditions), &broken, remarks),
+    };
+    if let Err(mistakes) = forms.deliver(output, &broken) {
         return fail(&mistakes, 1);
-    }
-    if !output.quiet {
-        match text::render(document, output.format, remarks) {
-            Ok(text) => output::print(text),
-            Err(why) => return fail(&[why], 1),
-        }
-    }
-    for line in &broken {
-        print_error(&format!("firebrick bench: failed: {line}"));
     }
     for line in &document.incomplete {
         print_error(&format!("firebrick bench: incomplete: {line}"));
@@ -160,29 +154,45 @@ fn first_error(outcome: &Outcome) -> String {
     most.map(|(text, _)| format!(": {text}")).unwrap_or_default()
 }
 
-/// Writes the files that were asked for.
-///
-/// # Errors
-/// A line for each that cannot be written.
-fn write_files(
-    output: &Output,
-    json: &dyn Fn() -> Result<String, String>,
-    csv: &dyn Fn() -> String,
-    html: &dyn Fn() -> String,
-) -> Result<(), Vec<String>> {
-    let mut mistakes = Vec::new();
-    let mut write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| {
-        let Some(path) = path else {
-            return;
+/// The forms of a result. Each is made only if it is wanted.
+struct Forms<'a> {
+    /// The form that is printed.
+    text: &'a dyn Fn() -> Result<String, String>,
+    json: &'a dyn Fn() -> Result<String, String>,
+    csv: &'a dyn Fn() -> String,
+    html: &'a dyn Fn() -> String,
+}
+
+impl Forms<'_> {
+    /// Writes the wanted files, prints the result, and names the conditions that are met.
+    ///
+    /// # Errors
+    /// A line for each form that cannot be made or written.
+    fn deliver(&self, output: &Output, broken: &[String]) -> Result<(), Vec<String>> {
+        let mut mistakes = Vec::new();
+        let mut write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| {
+            let Some(path) = path else {
+                return;
+            };
+            let written = text().and_then(|text| {
+                std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+            });
+            mistakes.extend(written.err());
         };
-        let written = text()
-            .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
-        mistakes.extend(written.err());
-    };
-    write(&output.json, json);
-    write(&output.csv, &|| Ok(csv()));
-    write(&output.html, &|| Ok(html()));
-    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+        write(&output.json, self.json);
+        write(&output.csv, &|| Ok((self.csv)()));
+        write(&output.html, &|| Ok((self.html)()));
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        if !output.quiet {
+            output::print((self.text)().map_err(|why| vec![why])?);
+        }
+        for line in broken {
+            print_error(&format!("firebrick bench: failed: {line}"));
+        }
+        Ok(())
+    }
 }
 
 /// Returns the latency limits among the conditions, in milliseconds, to be drawn as lines.

@@ -289,6 +289,6 @@ impl Monitor {
 }
 
 /// Returns the CPU time of this thread, including kernel time.
-fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -17,9 +17,10 @@ use std::process::ExitCode;
 
 use load::inputs::condition::{Condition, Metric};
 
+use crate::document::json;
 use crate::invocation::{Format, Run};
 use crate::objective::Wanted;
-use crate::{fail, print_error, server_stats, write_files};
+use crate::{Forms, fail, server_stats};
 use report::Report;
 use search::{Ending, Search};
 use target::Server;
@@ -68,23 +69,18 @@ fn finish(run: &Run, report: &Report) -> ExitCode {
     let output = &run.output;
     let broken: Vec<String> =
         run.conditions.iter().filter_map(|condition| verdict(condition, report)).collect();
-    let written =
-        write_files(output, &|| report.to_json(), &|| text::csv(report), &|| page::page(report, &broken));
-    if let Err(mistakes) = written {
+    let forms = Forms {
+        text: &|| match output.format {
+            Format::Json => json(report),
+            Format::Csv => Ok(text::csv(report)),
+            _ => Ok(text::result(report)),
+        },
+        json: &|| json(report),
+        csv: &|| text::csv(report),
+        html: &|| page::page(report, &broken),
+    };
+    if let Err(mistakes) = forms.deliver(output, &broken) {
         return fail(&mistakes, 1);
-    }
-    if !output.quiet {
-        match output.format {
-            Format::Json => match report.to_json() {
-                Ok(text) => output::print(text),
-                Err(why) => return fail(&[why], 1),
-            },
-            Format::Csv => output::print(text::csv(report)),
-            _ => output::print(text::result(report)),
-        }
-    }
-    for line in &broken {
-        print_error(&format!("firebrick bench: failed: {line}"));
     }
     match report.result.rate_per_s {
         Some(_) if broken.is_empty() => ExitCode::SUCCESS,

@@ -136,12 +136,6 @@ impl Report {
             limits: limits(objectives),
         }
     }
-
-    pub fn to_json(&self) -> std::result::Result<String, String> {
-        let text =
-            serde_json::to_string(self).map_err(|why| format!("cannot write the result as JSON: {why}"))?;
-        Ok(text + "\n")
-    }
 }
 
 fn limits(objectives: &[Objective]) -> Vec<(f64, String)> {

@@ -11,11 +11,12 @@ use load::held::HoldOutcome;
 use load::inputs::condition::{Condition, Figure, Metric, View};
 
 use crate::conditions::line;
+use crate::document::json;
 use crate::figures::per_second;
 use crate::interrupt::Interrupt;
 use crate::invocation::{Format, HoldRun};
 use crate::live::Live;
-use crate::{fail, print_error, write_files};
+use crate::{Forms, fail};
 use report::Report;
 
 pub(crate) fn hold(held: HoldRun) -> ExitCode {
@@ -33,23 +34,18 @@ pub(crate) fn hold(held: HoldRun) -> ExitCode {
     };
     report.summarize();
     let broken: Vec<String> = conditions.iter().filter_map(|condition| verdict(condition, &report)).collect();
-    let csv = || text::csv(&report.outcome);
-    let written = write_files(&output, &|| report.to_json(), &csv, &|| page::page(&report, &broken));
-    if let Err(mistakes) = written {
+    let forms = Forms {
+        text: &|| match output.format {
+            Format::Json => json(&report),
+            Format::Csv => Ok(text::csv(&report.outcome)),
+            _ => Ok(text::summary(&report)),
+        },
+        json: &|| json(&report),
+        csv: &|| text::csv(&report.outcome),
+        html: &|| page::page(&report, &broken),
+    };
+    if let Err(mistakes) = forms.deliver(&output, &broken) {
         return fail(&mistakes, 1);
-    }
-    if !output.quiet {
-        match output.format {
-            Format::Json => match report.to_json() {
-                Ok(text) => output::print(text),
-                Err(why) => return fail(&[why], 1),
-            },
-            Format::Csv => output::print(csv()),
-            _ => output::print(text::summary(&report)),
-        }
-    }
-    for line in &broken {
-        print_error(&format!("firebrick bench: failed: {line}"));
     }
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -119,12 +119,6 @@ impl Report {
         if self.is_web_socket() { "messages" } else { "events" }
     }
 
-    pub fn to_json(&self) -> Result<String, String> {
-        let text =
-            serde_json::to_string(self).map_err(|why| format!("cannot write the results as JSON: {why}"))?;
-        Ok(text + "\n")
-    }
-
     fn remarks(&self) -> Vec<String> {
         let outcome = &self.outcome;
         let mut notes = Vec::new();

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::LocalOptions;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -20,6 +19,7 @@ use super::{Plan, STRAGGLERS, Talk, events, web_socket};
 use crate::endpoint::Endpoint;
 use crate::run::descriptors;
 use crate::scenario::{Origin, Protocol};
+use crate::thread::cpu;
 use crate::{Flow, Progress};
 
 /// The bytes that a thread reads at once.
@@ -216,8 +216,4 @@ fn hold(
         held.busy = if counted && wall > 0.0 { (computed / wall).min(1.0) } else { 0.0 };
         Ok(held)
     })
-}
-
-fn cpu() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
