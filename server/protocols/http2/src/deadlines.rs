@@ -68,7 +68,9 @@ impl Connection {
         let mut stalled = Vec::new();
         for (name, stream) in self.streams.iter_mut() {
             let blocked = stream.wants && (all_blocked || stream.send_window <= 0);
-            stream.unread.sent(std::mem::take(&mut stream.unlooked).into(), now);
+            let unlooked = std::mem::take(&mut stream.unlooked);
+            stream.sent = stream.sent.saturating_add(unlooked);
+            stream.unread.sent(unlooked.into(), now);
             let timeout = stream.unread.patience(self.limits.stall_timeout, now);
             match stream.stalled {
                 _ if !stream.wants => stream.stalled = None,

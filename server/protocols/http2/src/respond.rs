@@ -269,7 +269,6 @@ impl Connection {
         self.send_window -= size;
         if let Some(found) = self.streams.get_mut(stream) {
             found.send_window -= size;
-            found.sent = found.sent.saturating_add(n as u32);
             found.unlooked = found.unlooked.saturating_add(n as u32);
         }
         self.budget.earn(Flood::WindowUpdates, UPDATES_PER_DATA);
