@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What should be changed, from the figures of the routes: `firebrick routes`, GET /routes?advice. Each fault is planted in the same app.
+# Advice from the figures of the routes: `firebrick routes`, GET /routes?advice. Each fault is planted in the same app.
 
 require "json"
 require "support/case"

@@ -367,7 +367,7 @@ fn routes(bill: &Bill, money: &dyn Fn(Option<f64>) -> String) -> Vec<String> {
     out
 }
 
-/// What each piece of advice saves.
+/// The savings of each piece of advice.
 fn savings(bill: &Bill, money: &dyn Fn(Option<f64>) -> String) -> Vec<String> {
     if bill.savings.is_empty() {
         return Vec::new();

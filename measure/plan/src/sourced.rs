@@ -50,7 +50,7 @@ pub(crate) struct SourceFacts {
     pub fibers: Option<Sourced<u32>>,
     pub cores: Option<Sourced<f64>>,
     pub memory: Option<Sourced<Memory>>,
-    /// What each route takes, and what should be changed; of a running server, with `--live`.
+    /// The figures and the advice of the routes; of a running server, with `--live`.
     pub routes: Vec<RouteShare>,
     pub advice: Vec<Improvement>,
     /// Remarks for the output.

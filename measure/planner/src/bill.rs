@@ -32,7 +32,7 @@ pub struct Bill {
     /// Instances for the load, and for twice the load.
     pub instances: u32,
     pub instances_at_twice: u32,
-    /// What they cost a month; `None` without a price.
+    /// Their price for a month; `None` without a price of a machine.
     pub per_month: Option<f64>,
     pub per_month_at_twice: Option<f64>,
     /// The routes, the dearest first.

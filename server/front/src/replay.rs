@@ -20,12 +20,12 @@ use workers::spawner::{Handoff, without_fork};
 /// The time that the template has for each request besides the limit: the fork, and the kill of a child.
 const BESIDE: Duration = Duration::from_secs(10);
 
-/// What became of a repeated request.
+/// The outcome of a repeated request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Whether the app responded, with a status below 500.
     pub good: bool,
-    /// What happened, in lines.
+    /// The events, in lines.
     pub text: String,
 }
 

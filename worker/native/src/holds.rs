@@ -61,7 +61,7 @@ fn at(gvl: &mut Gvl) -> u16 {
         frames.first().map(|(frame, _)| *frame)
     });
     let (mut function, mut name) = (NIL, NIL);
-    // What goes wrong here is no matter of the app's.
+    // An error here must not reach the app.
     let _ = ruby::protect(gvl, |gvl| {
         let names_of = |gvl: &mut Gvl, frame: Value| sampling::names(gvl, frame);
         if let Some(frame) = first {

@@ -105,7 +105,7 @@ fn place(gvl: &mut Gvl, task: &'static Task, shape: u64, sql: Value) -> u16 {
         return number;
     }
     let mut number = 0;
-    // What goes wrong here is no matter of the app's.
+    // An error here must not reach the app.
     let _ = ruby::protect(gvl, |gvl| {
         let name = ruby::call(gvl, names().routes.get(), names().place, &[sql]);
         number = if name.is_string(gvl) { routes::numbered(gvl, name.bytes(gvl)) } else { 0 };

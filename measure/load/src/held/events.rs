@@ -162,7 +162,7 @@ impl Thread {
             if let Some(before) = before.filter(|_| events > 0) {
                 record(&mut held.gaps_us, now - before);
             }
-            // What comes together has no gaps.
+            // Events of one read have no gaps between them.
             let together = events.saturating_sub(1);
             if together > 0 {
                 held.gaps_us.saturating_record_n(1, together);

@@ -32,7 +32,7 @@ const STRAGGLERS: Duration = Duration::from_millis(500);
 /// The longest beginning of a message that a regular expression sees, in bytes.
 pub const LONGEST_MATCHED: usize = 64 * 1024;
 
-/// What to hold, for how long.
+/// The connections to hold, and for how long.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The requests that open connections, in turn; never empty. Bodies and weights are not used.
@@ -48,7 +48,7 @@ pub struct Plan {
     pub talk: Talk,
 }
 
-/// What connections carry.
+/// The traffic of the connections.
 #[derive(Debug, Clone)]
 pub enum Talk {
     /// Server-Sent Events.

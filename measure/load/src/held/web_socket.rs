@@ -114,7 +114,7 @@ fn accept(key: &str) -> String {
     STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")))
 }
 
-/// What came with one read.
+/// The results of one read.
 #[derive(Default)]
 struct Came {
     messages: u64,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What should be changed, and why.
+/// A piece of advice, and its reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// `repeated_query`, `connections`, `gvl`, `garbage`, `cache`, `pool`.

@@ -110,7 +110,7 @@ pub struct RoutesSnapshot {
     /// The most routes that are kept (`stats.routes`).
     pub limit: u64,
     pub routes: Vec<RouteSnapshot>,
-    /// What should be changed, the best first; only with `?advice`.
+    /// The advice, the best first; only with `?advice`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Vec<Finding>>,
 }
