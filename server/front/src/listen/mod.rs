@@ -35,6 +35,8 @@ use families::{Wanted, without_ipv6};
 const SILENT: Duration = Duration::from_secs(1);
 /// How long a client may take to close its side of a connection that the server has closed.
 const END: Duration = Duration::from_secs(15);
+/// How many more ports are tried with port 0, until one is free for UDP too.
+const OTHER_PORTS: u32 = 16;
 
 /// All sockets of one address.
 #[derive(Debug)]
@@ -486,12 +488,13 @@ impl Bound {
     }
 
     /// Binds the UDP port of the same number for HTTP/3 if the address uses TLS. Not behind proxies that send
-    /// the PROXY protocol: datagrams have no PROXY header.
+    /// the PROXY protocol: datagrams have no PROXY header. With port 0, this chooses another port for both if
+    /// the first is in use.
     ///
     /// # Errors
     /// The port is in use, or binding it is not allowed. The text names it.
     pub(crate) fn bind_udp(&mut self, threads: usize, handed: &mut Handed) -> Result<(), String> {
-        let Address::Tls(address) = self.address else { return Ok(()) };
+        let Address::Tls(mut address) = self.address else { return Ok(()) };
         if matches!(*self.bind, Bind::Tcp { proxy_protocol: Some(_), .. }) {
             return Ok(());
         }
@@ -500,7 +503,18 @@ impl Bound {
             return Ok(());
         }
         let both = address.is_ipv6() && self.sockets.first().is_some_and(takes_both);
-        let bound = ::quic::Port::bind(address, both, threads);
+        let mut bound = ::quic::Port::bind(address, both, threads);
+        // A port that the system chose is free for TCP, but a client may have it for UDP.
+        let mut attempts = if self.chosen && !self.taken { OTHER_PORTS } else { 0 };
+        while attempts > 0 && bound.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) {
+            attempts -= 1;
+            let wanted = Wanted { address: SocketAddr::new(address.ip(), 0), both };
+            let Ok(other) = bind_as(wanted, self.bind.clone(), self.backlog, threads) else { break };
+            let Address::Tls(chosen) = other.address else { break };
+            bound = ::quic::Port::bind(chosen, both, threads);
+            // Only now is the previous port free again, so that the system cannot choose it twice in a row.
+            (self.address, self.sockets, address) = (other.address, other.sockets, chosen);
+        }
         let bound = bound.map_err(|e| {
             format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line")
         })?;
@@ -632,6 +646,24 @@ mod tests {
         assert!(refused.contains(&wanted) && refused.contains("AmbientCapabilities="), "{refused}");
         let unix = explain("unix:///a", &io::ErrorKind::PermissionDenied.into());
         assert!(unix.contains("may not write there") && !unix.contains("setcap"), "{unix}");
+    }
+
+    #[test]
+    fn a_port_that_the_system_chose_is_free_for_udp_too() {
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let taken = client.local_addr().unwrap();
+        for (threads, chosen) in [(1, true), (3, true), (2, false)] {
+            let bind: Bind = format!("ssl://{taken}?cert=a&key=b").parse().unwrap();
+            let bound = bind_as(Wanted { address: taken, both: false }, Arc::new(bind), 16, threads);
+            let mut bound = Bound { chosen, ..bound.unwrap() };
+            let done = bound.bind_udp(threads, &mut Handed::default());
+            let Address::Tls(address) = *bound.address() else { panic!("an address with TLS") };
+            assert_eq!((done.is_ok(), address != taken), (chosen, chosen), "{done:?}");
+            assert!(bound.sockets.iter().all(|socket| local(socket) == Some(address)));
+            if let Some(Udp::Own(port)) = &bound.udp {
+                assert!(port.sockets().all(|one| one.socket.local_addr().unwrap() == address));
+            }
+        }
     }
 
     fn ipv6() -> bool {
