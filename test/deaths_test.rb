@@ -116,7 +116,7 @@ class DeathsTest < Case
       assert_equal(2, record["seconds"].sum { |one| one["begun"] })
       out, = own.command_line("deaths", own.dir)
       assert_match(/^    in the last \d+ s: 2 requests begun, 1 ended, 1 failed; /, out)
-      assert_match(%r{ before: began GET /exit \(thread \d\)\n\z}, out)
+      assert_match(%r{ before: began GET /exit (?:after [\d.]+ ms in the queue )?\(thread \d\)\n\z}, out)
       assert_match(%r{ s before: \d begun}, own.command_line("deaths", own.dir, "--minute").first)
     end
   end

@@ -13,10 +13,10 @@ use queue::{PoolIndex, QueueKey, Serial, Ticket, Turn};
 use settings::Settings;
 use stats::KeptRequest;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
+use sys::file::UnnamedFile;
 use wire::request::Head;
 use wire::times::Times;
 use wire::used::Used;
@@ -56,7 +56,7 @@ pub(crate) enum CallBody {
     Bytes(Bytes, #[expect(dead_code, reason = "it counts until it is dropped")] Reserved),
     /// A file that is sent with the request, counted among all uploads.
     File {
-        file: File,
+        file: UnnamedFile,
         _place: Upload,
     },
 }

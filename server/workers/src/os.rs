@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn descriptors_travel_with_bytes() {
         let (a, b) = pair().unwrap();
-        let mut file = sys::file::unnamed(&std::env::temp_dir()).unwrap();
-        io::Write::write_all(&mut file, b"inside").unwrap();
+        let file = sys::file::unnamed(&std::env::temp_dir()).unwrap();
+        io::Write::write_all(&mut &*file, b"inside").unwrap();
         assert_eq!(send(&a, [b"wi", b"th"], &[file.as_fd()]).unwrap(), 4);
         let (mut bytes, mut fds) = ([0; 16], VecDeque::new());
         assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 4);

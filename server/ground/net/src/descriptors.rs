@@ -57,7 +57,7 @@ pub fn admit_stream(descriptor: &impl AsRawFd) -> bool {
 /// Whether responses should open no more files, because the rest is for uncounted descriptors.
 pub fn are_short() -> bool {
     // Before the first client, the limits are unknown and there is no shortage.
-    LIMITS.get().is_some_and(|limits| limits.before + HELD.load(Ordering::Relaxed) >= limits.streams)
+    LIMITS.get().is_some_and(|limits| limits.before + held() >= limits.streams)
 }
 
 /// Returns the limit of open files of responses: a quarter of all descriptors.
@@ -74,7 +74,11 @@ pub fn for_uploads() -> u64 {
 fn open(newest: &impl AsRawFd) -> (u64, &'static Limits) {
     let number = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
     let limits = limits(number);
-    (number.max(limits.before + HELD.load(Ordering::Relaxed)), limits)
+    (number.max(limits.before + held()), limits)
+}
+
+fn held() -> u64 {
+    HELD.load(Ordering::Relaxed) + sys::file::closing()
 }
 
 /// Explains why a client is refused without a free descriptor.

@@ -1,9 +1,12 @@
 //! Files without a name, which disappear with the last process that has them open; and reads that do not wait
 //! for a disk.
 
+use crate::closer::Closer;
 use crate::system;
 use std::fs::File;
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +23,56 @@ pub fn keep_in_memory() {
 ///
 /// # Errors
 /// As open(2): the folder does not exist, is full or is not writable.
-pub fn unnamed(dir: &Path) -> io::Result<File> {
-    if NO_FOLDER.load(Ordering::Relaxed) { in_memory("firebrick-temporary") } else { system::unnamed(dir) }
+pub fn unnamed(dir: &Path) -> io::Result<UnnamedFile> {
+    let keeps = NO_FOLDER.load(Ordering::Relaxed);
+    let file = if keeps { in_memory("firebrick-temporary") } else { system::unnamed(dir) };
+    file.map(UnnamedFile::from)
+}
+
+/// A file without a name that is closed by another thread. The file system frees its blocks inside the last
+/// close(2), which takes milliseconds for large files, and much longer on a busy disk or where each free block is
+/// discarded (`mount -o discard`). An event loop must not wait for that.
+#[derive(Debug)]
+pub struct UnnamedFile(Option<File>);
+
+/// Returns the number of files that have been dropped and are not closed yet.
+pub fn closing() -> u64 {
+    Closer::pending()
+}
+
+impl From<File> for UnnamedFile {
+    fn from(file: File) -> UnnamedFile {
+        UnnamedFile(Some(file))
+    }
+}
+
+impl Deref for UnnamedFile {
+    type Target = File;
+
+    #[inline]
+    fn deref(&self) -> &File {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("only drop takes the file"))
+    }
+}
+
+impl DerefMut for UnnamedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        self.0.as_mut().unwrap_or_else(|| unreachable!("only drop takes the file"))
+    }
+}
+
+impl AsFd for UnnamedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.deref().as_fd()
+    }
+}
+
+impl Drop for UnnamedFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            Closer::close(file);
+        }
+    }
 }
 
 /// Creates an empty file without a name, in memory where the system supports that.
@@ -65,8 +116,8 @@ mod tests {
     #[test]
     fn files_have_no_name_and_one_user_whichever_way() {
         let dir = tempfile::tempdir().unwrap();
-        for create in [unnamed, crate::unlinked::create] {
-            let mut file = create(dir.path()).unwrap();
+        let files = [unnamed(dir.path()), crate::unlinked::create(dir.path()).map(UnnamedFile::from)];
+        for mut file in files.map(Result::unwrap) {
             file.write_all(b"text").unwrap();
             file.rewind().unwrap();
             let mut text = String::new();
@@ -78,6 +129,20 @@ mod tests {
         let missing = dir.path().join("missing");
         assert!(unnamed(&missing).is_err() && crate::unlinked::create(&missing).is_err());
         assert_eq!(in_memory("firebrick-test").unwrap().metadata().unwrap().nlink(), 0);
+    }
+
+    #[test]
+    fn a_dropped_file_is_closed_soon_by_another_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = unnamed(dir.path()).unwrap();
+        // Reading a pipe ends when its other end is closed.
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        drop(file);
+        drop(UnnamedFile::from(File::from(std::os::fd::OwnedFd::from(writer))));
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        while closing() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

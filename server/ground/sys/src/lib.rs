@@ -4,12 +4,13 @@
 //!
 //! Contract:
 //! 1. This crate decides nothing. It keeps nothing but readings that cost the kernel much, each for a documented time
-//!    ([`Machine::recent`], [`process::recent_pss_bytes`]).
+//!    ([`Machine::recent`], [`process::recent_pss_bytes`]), and a thread that closes files ([`file::UnnamedFile`]).
 //! 2. Where a system has no such feature, the documentation of the function says what happens instead. A file
 //!    of `/proc` that is missing means that the value is unknown.
 //! 3. Only `tcp.rs` contains `unsafe`: setting a socket option by its number.
 #![deny(unsafe_code)]
 
+mod closer;
 pub mod file;
 pub mod machine;
 mod other_side;

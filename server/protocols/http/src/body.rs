@@ -16,7 +16,6 @@ use bytes::Bytes;
 use handler::held::{Account, Upload};
 use handler::{BodyError, Failure, Incoming};
 use net::memory::{self, Level, MemoryClass, Reserved};
-use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +23,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use sys::file::UnnamedFile;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Bytes per write to a spool file.
@@ -53,7 +53,7 @@ pub enum Collected {
     Memory(Bytes),
     /// The whole body in an unlinked file, positioned at its start.
     Spooled {
-        file: File,
+        file: UnnamedFile,
         /// In bytes.
         len: u64,
         /// The place that this body takes among all uploads.
@@ -230,7 +230,7 @@ impl BodyBounds<'_> {
 
 /// A spool file that is being written.
 struct Spool {
-    file: File,
+    file: UnnamedFile,
     len: u64,
     dir: PathBuf,
 }
@@ -256,7 +256,7 @@ impl Spool {
         .await
     }
 
-    async fn finish(self, rest: Vec<u8>) -> Result<(File, u64), Failure> {
+    async fn finish(self, rest: Vec<u8>) -> Result<(UnnamedFile, u64), Failure> {
         blocking(move || {
             let mut spool = self;
             spool.write(&rest)?;

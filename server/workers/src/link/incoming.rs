@@ -7,7 +7,7 @@ use crate::os::{self, Dropped, Passed};
 use crate::reply::{ReplyEvent, ReplyHead};
 use crate::spool::Room;
 use bytes::Bytes;
-use handler::held::{Amount, OpenFile};
+use handler::held::{Amount, OpenFile, SharedFile};
 use handler::{Failure, Fields, FileRegion};
 use net::memory::{self, Level};
 use queue::{Serial, Turn};
@@ -21,6 +21,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use sys::file::UnnamedFile;
 use tokio::io::Interest;
 use wire::{
     Frame, FrameKind, Malformed, flag, frame,
@@ -371,12 +372,16 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Resu
     match fd {
         Ok(file) => {
             let mut amount = amount(len, frame.header.flags, &settings.limits);
-            let mut file = File::from(file);
+            let mut file = SharedFile::from(File::from(file));
             if amount.memory > 0
                 && handler::held::memory_is_short()
                 && let Some(moved) = to_disk(&file, offset, len, &settings.process.temp_dir)
             {
-                (file, offset, amount) = (moved, 0, Amount { disk: len, ..Amount::FILE });
+                (file, offset, amount) = (moved.into(), 0, Amount { disk: len, ..Amount::FILE });
+            } else if amount.disk > 0
+                && let SharedFile::Plain(plain) = file
+            {
+                file = UnnamedFile::from(plain).into();
             }
             let hold = || call.holding().map(|holding| holding.hold(amount));
             call.reply.on_file(|| {
@@ -395,7 +400,7 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Resu
 
 /// Copies a file from memory to the disk, because memory is scarce. `None` if the file stays in memory: the
 /// disk is full, or is itself in memory.
-fn to_disk(file: &File, mut offset: u64, len: u64, temp_dir: &Path) -> Option<File> {
+fn to_disk(file: &File, mut offset: u64, len: u64, temp_dir: &Path) -> Option<UnnamedFile> {
     if memory::are_files_in_memory() {
         return None;
     }

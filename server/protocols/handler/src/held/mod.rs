@@ -32,7 +32,7 @@ mod pace;
 mod upload;
 
 pub use account::{Account, ResponseTurn, TurnFuture};
-pub use file::OpenFile;
+pub use file::{OpenFile, SharedFile};
 pub use holding::{Hold, Holding, relieve, relieve_memory};
 pub use ledger::{CONNECTION_MEMORY, memory_is_short, share, total};
 pub use upload::Upload;
