@@ -111,7 +111,7 @@ fn timing() -> [Arg; 11] {
             "replay",
             "FILE",
             H,
-            "Send the requests of an access log to URL, with the same gaps; - reads standard input",
+            "Send the requests of an access log, or of a file of `firebrick record`, to URL, with the same gaps; - reads standard input",
         )),
         path(valued(
             "journey",
@@ -119,8 +119,8 @@ fn timing() -> [Arg; 11] {
             H,
             "Each user sends the requests of a TOML file one after the other, with values of earlier responses; --rate begins so many journeys",
         )),
-        valued("speed", "FACTOR", H, "With --replay: speed factor, such as 2x or 0.5x [default: 1x]"),
-        flag("replay-unsafe", H, "With --replay: also send POST, PUT, PATCH and DELETE, without bodies"),
+        valued("speed", "FACTOR", H, "With --replay: speed factor, such as 2x or 0.5x; max sends the requests of a recording as fast as -c users can [default: 1x]"),
+        flag("replay-unsafe", H, "With --replay: also send POST, PUT, PATCH and DELETE; of a log without bodies, of a recording with them"),
         path(
             valued(
                 "urls",
@@ -229,7 +229,7 @@ fn checks() -> [Arg; 5] {
         valued("expect-length", "BYTES", H, "Expected body length: a size, or same as the first response [default: same with --format ab, otherwise any]"),
         valued("expect-sha256", "HASH", H, "Expected SHA-256 of the body, 64 hexadecimal digits"),
         valued("expect-body", "REGEX", H, "Regular expression that the body must match"),
-        valued("fail-if", "CONDITION", H, "Exit with status 1 if this holds: p99>200ms, errors>0, errors%>0.1, rate<500/s; may be repeated. Times: p50 p90 p95 p99 p999 max mean, also service.p99, corrected.p99; counts: errors timeouts requests").action(ArgAction::Append),
+        valued("fail-if", "CONDITION", H, "Exit with status 1 if this holds: p99>200ms, errors>0, errors%>0.1, rate<500/s, differences>0; may be repeated. Times: p50 p90 p95 p99 p999 max mean, also service.p99, corrected.p99; counts: errors timeouts requests").action(ArgAction::Append),
     ]
 }
 

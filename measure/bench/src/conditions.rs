@@ -1,6 +1,7 @@
 //! Evaluation of the --fail-if conditions.
 
 use load::inputs::condition::{Condition, Figure, Metric, View};
+use load::recorded::Compared;
 use load::{Histogram, Outcome};
 use report::Unit;
 
@@ -37,6 +38,8 @@ fn figure(metric: Metric, outcome: &Outcome) -> Option<f64> {
         }
         Metric::Rate => Some(per_second(outcome.ok, outcome.seconds)),
         Metric::Requests => Some(outcome.ok as f64),
+        Metric::Differences if outcome.compared.is_empty() => None,
+        Metric::Differences => Some(outcome.compared.iter().map(Compared::differences).sum::<u64>() as f64),
     }
 }
 
@@ -65,6 +68,7 @@ fn missing(metric: Metric) -> &'static str {
     match metric {
         Metric::Time(View::Corrected, _) => "only the closed model has it",
         Metric::Time(View::Connect, _) => "no connection was opened in the counted part",
+        Metric::Differences => "only the replay of a recording has it",
         _ => "there was no successful response",
     }
 }
@@ -74,7 +78,7 @@ fn shown(metric: Metric, found: f64) -> String {
         Metric::Time(..) => Unit::Milliseconds.show(found / 1e3),
         Metric::ErrorShare => format!("{} %", Unit::Number.show(found)),
         Metric::Rate => Unit::PerSecond.show(found),
-        Metric::Errors | Metric::Timeouts | Metric::Requests => Unit::Count.show(found),
+        Metric::Errors | Metric::Timeouts | Metric::Requests | Metric::Differences => Unit::Count.show(found),
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn objective(text: &str) -> Result<Objective, String> {
             ));
         }
         Metric::ErrorShare => Goal::Errors { share: limit / 100.0 },
-        Metric::Errors | Metric::Timeouts | Metric::Rate | Metric::Requests => {
+        Metric::Errors | Metric::Timeouts | Metric::Rate | Metric::Requests | Metric::Differences => {
             return Err(format!(
                 "{tidy:?} is not an objective of --find: expected a time such as p95<200ms or mean<50ms, or errors<0.1%"
             ));

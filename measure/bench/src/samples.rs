@@ -83,6 +83,7 @@ pub(crate) fn outcome() -> Outcome {
             },
         ],
         journeys: None,
+        compared: Vec::new(),
         server: ServerInfo {
             software: Some("nginx/1.22.1".to_owned()),
             protocol: "HTTP/1.1".to_owned(),

@@ -6,6 +6,7 @@ use crate::clock::Moment;
 use crate::job::{Failure, Job, Response};
 use crate::lane::Lane;
 use crate::outcome::ServerInfo;
+use crate::recorded::{Expected, Recorded};
 use crate::response::head::Head;
 use crate::response::reader::Sink;
 use crate::scenario::{Checks, Length};
@@ -62,7 +63,7 @@ impl Incoming {
 
     pub(crate) fn body(&mut self, bytes: &[u8], checks: &Checks) {
         self.response.length += bytes.len() as u64;
-        if checks.sha256.is_some() {
+        if checks.sha256.is_some() || checks.recorded.is_some() {
             self.hash.get_or_insert_default().update(bytes);
         }
         if self.keeps || checks.matching.is_some() {
@@ -109,6 +110,9 @@ impl Incoming {
     fn judge(&mut self, lane: &Lane, job: &Job) -> Option<(Failure, String)> {
         let checks = &lane.run.scenario.checks;
         let Response { status, length, .. } = self.response;
+        if let Some(recorded) = &checks.recorded {
+            return self.compare(recorded, lane, job);
+        }
         if !checks.accepts(status) {
             return Some((Failure::Status, format!("status {status}")));
         }
@@ -128,6 +132,35 @@ impl Incoming {
         }
         if checks.matching.as_ref().is_some_and(|expression| !expression.is_match(&self.kept)) {
             return Some((Failure::Body, "body that does not match the regular expression".to_owned()));
+        }
+        None
+    }
+}
+
+impl Incoming {
+    /// Compares a response with the recorded one. Only another status is a failure.
+    fn compare(&mut self, recorded: &Recorded, lane: &Lane, job: &Job) -> Option<(Failure, String)> {
+        let Response { status, length, .. } = self.response;
+        let expected = recorded.expected.get(job.kind)?;
+        let mut recorder = lane.recorder.borrow_mut();
+        let compared = recorder.compared.get_mut(expected.group).filter(|_| job.counted)?;
+        let name = || lane.run.prepared.kinds[job.kind].name.clone();
+        if status != expected.status {
+            compared.status += 1;
+            compared.example(|| format!("{}: status {status} instead of {}", name(), expected.status));
+            return Some((Failure::Status, format!("status {status} instead of {}", expected.status)));
+        }
+        let hash = self.hash.take().unwrap_or_default();
+        match expected {
+            Expected { length: Some(wanted), .. } if *wanted != length => {
+                compared.length += 1;
+                compared.example(|| format!("{}: {length} bytes instead of {wanted}", name()));
+            }
+            Expected { sha256: Some(wanted), .. } if hash.finalize().as_slice() != wanted => {
+                compared.body += 1;
+                compared.example(|| format!("{}: another body of {length} bytes", name()));
+            }
+            _ => compared.same += 1,
         }
         None
     }

@@ -39,6 +39,11 @@ pub(crate) fn outcome(
     });
     let mut all = merged.unwrap_or_else(|| empty(started_at, seconds));
     correct(&mut all, shared);
+    if let Some(recorded) = &shared.scenario.checks.recorded {
+        for (compared, group) in all.compared.iter_mut().zip(&recorded.groups) {
+            compared.recorded.clone_from(&group.took);
+        }
+    }
     let usable = seconds * f64::from(u32::try_from(threads).unwrap_or(u32::MAX));
     all.busy = if usable > 0.0 { (all.cpu_seconds / usable).min(1.0) } else { 0.0 };
     all
@@ -64,11 +69,15 @@ fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
     outcome.cpu_seconds = result.cpu.as_secs_f64();
     outcome.requests = record.requests;
     outcome.journeys = record.journeys;
+    outcome.compared = recorder.compared;
     outcome.server = recorder.server.unwrap_or_default();
 }
 
 /// Returns one name for each kind of request that is reported separately.
 fn names(shared: &Shared) -> Vec<String> {
+    if let Some(recorded) = &shared.scenario.checks.recorded {
+        return recorded.groups.iter().map(|group| group.name.clone()).collect();
+    }
     let kinds = &shared.prepared.kinds;
     if kinds.len() == 1 {
         return Vec::new();
@@ -121,6 +130,7 @@ fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
         busy: 0.0,
         requests: Vec::new(),
         journeys: None,
+        compared: Vec::new(),
         server: ServerInfo::default(),
     }
 }

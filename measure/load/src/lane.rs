@@ -75,7 +75,9 @@ impl Slot {
 impl Lane {
     pub(crate) fn new(run: Arc<Shared>) -> Lane {
         Lane {
-            recorder: RefCell::new(Recorder::new(run.prepared.kinds.len())),
+            recorder: RefCell::new(
+                Recorder::new(run.prepared.kinds.len()).in_groups(run.scenario.checks.recorded.as_ref()),
+            ),
             run,
             buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
             last_head: RefCell::default(),

@@ -28,6 +28,7 @@ mod part;
 mod prepare;
 mod progress;
 mod quic;
+pub mod recorded;
 mod recorder;
 mod response;
 mod run;
@@ -94,6 +95,15 @@ pub fn run_together(
     gate: &mut dyn FnMut() -> Result<Duration, String>,
 ) -> Result<Outcome, String> {
     run::run(scenario, watch, gate)
+}
+
+/// Reads any bytes as a file of `firebrick record`; for fuzzing.
+///
+/// # Panics
+/// What was read is not consistent.
+#[doc(hidden)]
+pub fn fuzz_recorded(bytes: &[u8]) {
+    inputs::recorded::fuzz(bytes);
 }
 
 /// Reads a response in one piece and cut in two; for fuzzing.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::bands::quantile;
 use crate::outcome::{Band, Bytes, Errors, Handshakes, Outcome, RequestOutcome, Second, ServerInfo, Stages};
+use crate::recorded;
 use crate::recorder::COURSE;
 
 impl Outcome {
@@ -46,6 +47,7 @@ impl Outcome {
         self.cpu_seconds += other.cpu_seconds;
         self.busy = self.busy.max(other.busy);
         self.requests = merge_requests(std::mem::take(&mut self.requests), other.requests);
+        self.compared = recorded::merge(std::mem::take(&mut self.compared), other.compared);
         let journeys = self.journeys.take().into_iter().collect();
         self.journeys = merge_requests(journeys, other.journeys.into_iter().collect()).pop();
     }

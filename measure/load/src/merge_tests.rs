@@ -1,5 +1,6 @@
 use super::*;
 use crate::histogram::Histogram;
+use crate::recorded::Compared;
 use crate::{bands, recorder::STAGES};
 use proptest::prelude::*;
 
@@ -29,6 +30,12 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, r
             reported: 1,
             bands: vec![Band { upto_us, count: 1, latency: *value, cpu: (1, 1), ..Band::default() }],
         }
+    });
+    let compared = reported.then(|| Compared {
+        name: "GET /".to_owned(),
+        same: count,
+        status: 1,
+        ..Compared::default()
     });
     Outcome {
         started_at: started.to_string(),
@@ -72,6 +79,7 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, r
             errors: 1,
             latency: histogram(&values),
         }),
+        compared: compared.into_iter().collect(),
         server: ServerInfo {
             software: reported.then(|| format!("{count}")),
             protocol: if reported { "HTTP/1.1".to_owned() } else { String::new() },

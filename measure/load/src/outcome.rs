@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::recorded::Compared;
 
 /// The result of a run, without the warm-up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ pub struct Outcome {
     /// Journeys, if the run has them; `requests` are then their steps, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journeys: Option<RequestOutcome>,
+    /// A replay of a recording: comparisons with the recorded responses, by route or path; `requests` has the same groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compared: Vec<Compared>,
     /// Facts about the server from the first successful response.
     pub server: ServerInfo,
 }

@@ -2,12 +2,14 @@
 //! one histogram.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::bands;
 use crate::clock::{Moment, NEVER, micros};
 use crate::histogram::Histogram;
 use crate::job::{Failure, Job, Response};
 use crate::outcome::{Band, Bytes, Errors, Handshakes, RequestOutcome, Second, ServerInfo, Stages};
+use crate::recorded::{Compared, Group, Recorded};
 use crate::stream::Negotiated;
 use crate::timing::Timing;
 
@@ -46,6 +48,10 @@ pub(crate) struct Recorder {
     handshakes: Handshakes,
     course: Course,
     kinds: Vec<KindRecord>,
+    /// The row of each kind, if kinds are combined to groups.
+    recorded: Option<Arc<Recorded>>,
+    /// Comparisons with recorded responses, by group.
+    pub compared: Vec<Compared>,
     /// Journeys, from their first request to their last response.
     journeys: Option<KindRecord>,
     stages: BTreeMap<usize, Band>,
@@ -88,9 +94,22 @@ impl Recorder {
             handshakes: Handshakes::default(),
             course: Course::default(),
             kinds: (0..kept).map(|_| KindRecord::default()).collect(),
+            recorded: None,
+            compared: Vec::new(),
             journeys: None,
             stages: BTreeMap::new(),
         }
+    }
+
+    /// Combines the kinds of a replay to their groups.
+    pub(crate) fn in_groups(mut self, recorded: Option<&Arc<Recorded>>) -> Recorder {
+        if let Some(recorded) = recorded {
+            self.kinds = recorded.groups.iter().map(|_| KindRecord::default()).collect();
+            let named = |group: &Group| Compared { name: group.name.clone(), ..Compared::default() };
+            self.compared = recorded.groups.iter().map(named).collect();
+            self.recorded = Some(recorded.clone());
+        }
+        self
     }
 
     /// Counts a journey: the time of a complete one, or an abandoned one.
@@ -157,7 +176,11 @@ impl Recorder {
     }
 
     fn kind(&mut self, kind: usize) -> Option<&mut KindRecord> {
-        self.kinds.get_mut(kind.min(MOST_KINDS))
+        let row = match &self.recorded {
+            Some(recorded) => recorded.expected.get(kind)?.group,
+            None => kind.min(MOST_KINDS),
+        };
+        self.kinds.get_mut(row)
     }
 
     fn received(&mut self, response: &Response) {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::journey::Journey;
 pub use crate::part::Part;
+use crate::recorded::Recorded;
 pub use crate::think::Think;
 
 #[derive(Debug, Clone)]
@@ -236,6 +237,8 @@ pub struct Checks {
     pub sha256: Option<[u8; 32]>,
     /// A regular expression (over bytes) that the body must match.
     pub matching: Option<regex::bytes::Regex>,
+    /// The recorded responses of a replay, which replace all other checks.
+    pub recorded: Option<Arc<Recorded>>,
 }
 
 impl Checks {

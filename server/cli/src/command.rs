@@ -16,6 +16,7 @@ use control::client::ControlClient;
 use control::interrupt::MaintenanceAction;
 use control::leaks::LeaksOrder;
 use control::orders::PauseOrder;
+use control::record::RecordOrder;
 use front::explain::Question;
 use settings::puma::Call;
 use settings::{Argument, At, Environment, Errors, Loaded};
@@ -81,6 +82,14 @@ pub enum Command {
         dir: PathBuf,
         client: ControlClient,
         wish: LeaksOrder,
+    },
+    /// Write the requests of a running server to a file.
+    Record {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        order: RecordOrder,
+        file: PathBuf,
     },
     /// Load the app of a running server again.
     Reload {
@@ -358,6 +367,17 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
             let (dir, client) = running(loaded)?;
             Ok(Command::Leaks { dir, client, wish })
+        }
+        Some(("record", given)) => {
+            let words: Vec<&str> = values(given, "file").collect();
+            let file = control::record::file(&words).map_err(mistyped)?;
+            let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
+            let order = control::record::options(text).map_err(mistyped)?;
+            let named = text("dir").map(purge::in_dir);
+            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
+            Ok(Command::Record { dir, client, order, file })
         }
         Some(("reload", given)) => {
             let (dir, client) = running(load(2)?)?;

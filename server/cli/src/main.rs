@@ -61,6 +61,9 @@ fn run() -> ExitCode {
             control::client::deaths_command(&dir, &client, json, minute)
         }
         Ok(Command::Replay { loaded, arguments, client, wish }) => replay(*loaded, arguments, &client, wish),
+        Ok(Command::Record { dir, client, order, file }) => {
+            control::record::record_command(&dir, &client, &order, &file)
+        }
         Ok(Command::Leaks { dir, client, wish }) => control::leaks::leaks_command(&dir, &client, &wish),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),

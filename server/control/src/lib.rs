@@ -9,7 +9,7 @@
 //! 2. Only the owner can use the socket, from the moment it exists. A port requires the token and a `Host` field of this machine.
 //! 3. Clients that hold connections open or send invalid data cannot delay others: see `connections`.
 //! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for orders: `/reload`, `/upgrade`,
-//!    `/pause`, `/resume`, `/maintenance/on`, `/maintenance/off`, `/routes/reset`, `/heap` and `/profile`.
+//!    `/pause`, `/resume`, `/maintenance/on`, `/maintenance/off`, `/routes/reset`, `/heap`, `/profile` and `/record`.
 //! 5. Another program can take over the sockets without interruption: see `release`.
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ pub mod owner;
 mod page;
 pub mod profile;
 mod provider;
+pub mod record;
 pub mod reload;
 pub mod replay;
 mod routes;

@@ -4,6 +4,7 @@ use crate::cache::{PurgeOrder, Purged};
 use crate::heap::HeapWish;
 use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::profile::ProfileOrder;
+use crate::record::{RecordOrder, RecordedLine};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
     ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
@@ -89,6 +90,12 @@ pub trait Provider {
         &self,
         order: ProfileOrder,
     ) -> impl Future<Output = Result<oneshot::Receiver<String>, OrderError>>;
+
+    /// Records requests from now on. Returns the channel of the lines; dropping it ends the recording.
+    ///
+    /// # Errors
+    /// A recording is under way.
+    fn record(&self, order: RecordOrder) -> Result<mpsc::Receiver<RecordedLine>, OrderError>;
 
     /// Returns the state of the pause.
     fn paused(&self) -> PauseSnapshot;

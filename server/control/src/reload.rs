@@ -5,6 +5,7 @@
 //! the client reports that the outcome is unknown.
 
 use crate::client::{ControlClient, Error, explain};
+use crate::record::RecordedLine;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use stats::{ReloadStep, ReloadWish};
@@ -28,6 +29,8 @@ pub(crate) enum Reply {
     /// A text that comes later; the end of the channel means that the server is stopping.
     Later(Option<oneshot::Receiver<String>>, Interval),
     Lines(mpsc::UnboundedReceiver<ReloadStep>, Interval),
+    /// Lines as they are; dropping the body tells the sender that the client has gone.
+    Recorded(mpsc::Receiver<RecordedLine>, Interval),
 }
 
 impl Reply {
@@ -37,6 +40,10 @@ impl Reply {
 
     pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadStep>) -> Reply {
         Reply::Lines(lines, tokio::time::interval(BEAT))
+    }
+
+    pub(crate) fn recorded(lines: mpsc::Receiver<RecordedLine>) -> Reply {
+        Reply::Recorded(lines, tokio::time::interval(BEAT))
     }
 }
 
@@ -69,6 +76,12 @@ impl Body for Reply {
                 }
                 beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
             }
+            Reply::Recorded(lines, beat) => {
+                if let Poll::Ready(line) = lines.poll_recv(cx) {
+                    return Poll::Ready(line.map(|mut line| Ok(Frame::data(Bytes::from(line.text())))));
+                }
+                beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
+            }
         }
     }
 
@@ -76,14 +89,14 @@ impl Body for Reply {
         match self {
             Reply::Whole(whole) => whole.is_end_stream(),
             Reply::Later(text, _) => text.is_none(),
-            Reply::Lines(..) => false,
+            Reply::Lines(..) | Reply::Recorded(..) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Reply::Whole(whole) => whole.size_hint(),
-            Reply::Later(..) | Reply::Lines(..) => SizeHint::default(),
+            Reply::Later(..) | Reply::Lines(..) | Reply::Recorded(..) => SizeHint::default(),
         }
     }
 }

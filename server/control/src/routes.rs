@@ -8,6 +8,7 @@ use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
 use crate::page;
 use crate::profile::ProfileOrder;
 use crate::provider::{Provider, PumaCommand};
+use crate::record::RecordOrder;
 use crate::reload::Reply;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
@@ -58,6 +59,8 @@ enum Route {
     Upgrade,
     /// A profile, or which parameter of it is wrong.
     Profile(Result<ProfileOrder, String>),
+    /// A recording of requests, or which parameter of it is wrong.
+    Record(Result<RecordOrder, String>),
     /// The state of an interruption.
     Paused,
     Maintenance,
@@ -133,6 +136,16 @@ async fn respond<B: OrderBody, P: Provider>(
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Heap(wish), Ok(())) => return streamed(Reply::later(source.provider.heap(wish.clone()))),
         (Route::Profile(order), Ok(())) => return profile(order.clone(), &source.provider).await,
+        (Route::Record(order), Ok(())) => {
+            let begun = match order.clone().map_err(invalid) {
+                Ok(order) => source.provider.record(order).map_err(refused_order),
+                Err(refusal) => Err(refusal),
+            };
+            return match begun {
+                Ok(lines) => streamed(Reply::recorded(lines)),
+                Err(refusal) => ordered(Err(refusal)),
+            };
+        }
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
         (Route::ResetRoutes, Ok(())) => source.provider.reset_routes(),
@@ -368,6 +381,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         | Route::Reload(_)
         | Route::Upgrade
         | Route::Profile(_)
+        | Route::Record(_)
         | Route::Purge
         | Route::Interruption(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
@@ -407,7 +421,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 28] = [
+const ENDPOINTS: [Endpoint; 29] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -504,6 +518,12 @@ const ENDPOINTS: [Endpoint; 28] = [
         &["/profile"],
         "a profile of all workers: ?seconds=N (10), &hz=N (100), &clock=wall or cpu; it comes when the time is over",
         |query| Route::Profile(ProfileOrder::read(|name| query.given(name))),
+    ),
+    post(
+        &["/record"],
+        "the requests from now on, a line for each, secrets masked: ?seconds=N (60), &bytes=N ends it, &one_in=N (1), \
+         &body=N bytes of each body (16384)",
+        |query| Route::Record(RecordOrder::read(|name| query.given(name))),
     ),
     Endpoint {
         methods: "GET, HEAD, POST",

@@ -90,6 +90,13 @@ impl Provider for Figures {
         }
     }
 
+    fn record(
+        &self,
+        order: control::record::RecordOrder,
+    ) -> Result<tokio::sync::mpsc::Receiver<control::record::RecordedLine>, OrderError> {
+        Err(OrderError::Conflict(format!("one in {} is being recorded", order.one_in)))
+    }
+
     fn heap(&self, wish: control::heap::HeapWish) -> oneshot::Receiver<String> {
         let (line, receiver) = oneshot::channel();
         let heap = control::heap::HeapSnapshot { worker: wish.worker.unwrap_or(9), ..Default::default() };

@@ -32,6 +32,7 @@ mod log_file;
 mod memory;
 mod pipeline;
 mod public;
+mod recording;
 mod release;
 mod replay;
 mod scripts;

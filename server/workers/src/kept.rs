@@ -2,14 +2,13 @@
 //!
 //! Contract:
 //! 1. Nothing is copied before a worker has died: the front has the frame and the body anyway, until the worker has finished the request.
-//! 2. Secrets are overwritten before anything is kept ([`mask`]). A body longer than [`LONGEST_BODY`] is left out.
+//! 2. Secrets are overwritten before anything is kept ([`text::secret`]). A body longer than [`LONGEST_BODY`] is left out.
 //! 3. It is in the server's memory only, counted as requests are, and bounded in number by `deaths.keep_requests`.
-
-mod mask;
 
 use net::memory::{MemoryClass, Reserved};
 use stats::KeptRequest;
 use std::collections::VecDeque;
+use text::secret;
 use wire::{names, request};
 
 /// The longest body that is kept, and the longest head, in bytes.
@@ -56,15 +55,15 @@ fn mask_all(payload: &mut [u8]) -> Option<Vec<String>> {
         _ => 0..0,
     };
     let mut masked = Vec::new();
-    if mask::url(&mut payload[target]) {
+    if secret::url(&mut payload[target]) {
         masked.push("query".to_owned());
     }
     for (name, value) in fields {
-        if mask::field(&name, &mut payload[value]) {
+        if secret::field(&name, &mut payload[value]) {
             masked.push(name.escape_ascii().to_string());
         }
     }
-    if mask::body(&content_type, &mut payload[body]) {
+    if secret::body(&content_type, &mut payload[body]) {
         masked.push("body".to_owned());
     }
     masked.dedup();

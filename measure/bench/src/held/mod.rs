@@ -79,6 +79,7 @@ fn figure(metric: Metric, report: &Report) -> Option<f64> {
         Metric::Timeouts => Some((outcome.timeouts + outcome.unanswered) as f64),
         Metric::Rate => Some(per_second(outcome.received, outcome.seconds)),
         Metric::Requests => Some(outcome.received as f64),
+        Metric::Differences => None,
     }
 }
 

@@ -149,6 +149,7 @@ fn formats(flags: &mut Flags<'_>, name: &str, format: Format) {
 fn fits(flags: &mut Flags<'_>, name: &str, condition: &Condition) {
     let why = match condition.metric {
         Metric::Time(View::Service | View::Corrected, _) => "there are no requests",
+        Metric::Differences => "there are no recorded responses",
         Metric::Time(View::Latency, _)
             if name == "ws" && !(flags.given("send") || flags.given("send-file")) =>
         {

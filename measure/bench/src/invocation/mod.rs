@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use load::Scenario;
 use load::inputs::condition::{Condition, condition};
-use load::scenario::Part;
+use load::scenario::{Checks, Part};
 
 use crate::description::Description;
 use crate::objective::Wanted;
@@ -139,6 +139,7 @@ fn run(
     let warm_up = flags.duration("warm-up").unwrap_or_default();
     let threads = flags.count("threads");
     let (requests, traffic) = (requests?, traffic?);
+    let checks = Checks { recorded: requests.recorded.clone(), ..checks };
     let connections = connections(&traffic.traffic);
     let each = connections.div_ceil(workers);
     let threads = threads.unwrap_or_else(|| default_threads() / workers).min(each).max(1);

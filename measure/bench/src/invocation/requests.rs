@@ -11,9 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use load::inputs::access_log::{Recording, access_log};
 use load::inputs::journey_file::journey_file;
+use load::inputs::recorded::{RecordedRequests, is_recorded, recorded};
 use load::inputs::urls_file::{self, Resolver, content_type};
 use load::inputs::{self, ParsedUrl};
 use load::journey::Journey;
+use load::recorded::Recorded;
 use load::scenario::{Origin, Request};
 
 use super::flags::Flags;
@@ -30,6 +32,10 @@ pub(super) struct Requests {
     pub remarks: Vec<String>,
     /// The steps of a journey, parallel to `requests`.
     pub journey: Option<Arc<Journey>>,
+    /// What came in response when they were recorded.
+    pub recorded: Option<Arc<Recorded>>,
+    /// Each request is sent once, without the times of the recording.
+    pub once: bool,
 }
 
 /// Flags that apply to every request.
@@ -91,7 +97,16 @@ fn together(
         requests.push(common.request(&line.url, line.method.as_deref(), line.body.as_ref(), line.weight));
         shown.push(written(&line.url));
     }
-    Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new(), journey: None })
+    Some(Requests {
+        requests,
+        shown,
+        unix,
+        arrivals: None,
+        remarks: Vec::new(),
+        journey: None,
+        recorded: None,
+        once: false,
+    })
 }
 
 /// Returns a URL for reports: they are passed on, and the password in it is not.
@@ -287,7 +302,8 @@ fn listed(flags: &mut Flags<'_>) -> Vec<urls_file::Line> {
 }
 
 fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)]) -> Option<Requests> {
-    let speed = flags.value("speed", speed).unwrap_or(1.0);
+    let at_once = flags.text("speed") == Some("max");
+    let speed = if at_once { 1.0 } else { flags.value("speed", speed).unwrap_or(1.0) };
     let server = match typed {
         [(_, server)] => Some(server),
         [] if flags.given("url") => None,
@@ -300,8 +316,17 @@ fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)])
         flags.mistake("with --replay the paths come from the log: expected a URL without a path, such as http://localhost:9292");
     }
     let all = flags.is_set("replay-unsafe");
-    let recording = flags.value("replay", |name| recording(name, all));
-    let (server, recording) = (server?, recording?);
+    let recording = match flags.value("replay", |name| recording(name, all))? {
+        Replayed::Recorded(recorded) => {
+            return server.map(|server| of_recording(flags, common, server, recorded, (speed, at_once)));
+        }
+        Replayed::Log(recording) => recording,
+    };
+    flags.not_with("rate", &["replay"], "the rate determines when requests are sent, and the log does");
+    if at_once {
+        flags.mistake("--speed max needs a file of `firebrick record`: expected a factor, such as 2x");
+    }
+    let server = server?;
     let requests: Vec<Request> = recording
         .requests
         .iter()
@@ -323,6 +348,8 @@ fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)])
         ),
         requests,
         journey: None,
+        recorded: None,
+        once: false,
     })
 }
 
@@ -377,15 +404,93 @@ fn journey(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)]
         arrivals: None,
         remarks: Vec::new(),
         journey: Some(Arc::new(journey)),
+        recorded: None,
+        once: false,
     })
 }
 
-fn recording(name: &str, all: bool) -> Result<Recording, String> {
+/// A file for `--replay`.
+enum Replayed {
+    Log(Recording),
+    Recorded(RecordedRequests),
+}
+
+/// Returns the requests of a recording, each once, with its own fields and body. Fields of the command line replace those of
+/// the same name.
+fn of_recording(
+    flags: &mut Flags<'_>,
+    common: &Common,
+    server: &ParsedUrl,
+    found: RecordedRequests,
+    (speed, at_once): (f64, bool),
+) -> Requests {
+    flags.not_with(
+        "replay",
+        &["expect-status", "expect-length", "expect-sha256", "expect-body"],
+        "responses are compared with the recorded ones",
+    );
+    flags.not_with("replay", &["requests", "cookies", "content-type"], "the recording defines the requests");
+    let remarks = recorded_remarks(&found);
+    let once = at_once || flags.given("rate");
+    if flags.given("rate") && flags.given("speed") {
+        flags.mistake("--speed cannot be used with --rate: the rate determines when requests are sent");
+    }
+    let requests: Vec<Request> = found
+        .requests
+        .into_iter()
+        .map(|recorded| {
+            let target = ParsedUrl { target: recorded.target, ..server.clone() };
+            let mut request = common.request(&target, Some(&recorded.method), None, 1);
+            let given = std::mem::take(&mut request.headers);
+            let is_given = |name: &str| given.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+            request.headers = recorded.fields.into_iter().filter(|(name, _)| !is_given(name)).collect();
+            request.headers.extend(given);
+            request.body = recorded.body;
+            request
+        })
+        .collect();
+    let times = found.times.into_iter().zip(0..).map(|(at, which)| (at.div_f64(speed), which));
+    Requests {
+        shown: vec![written(server)],
+        unix: server.unix.clone(),
+        arrivals: (!once).then(|| times.collect()),
+        remarks,
+        journey: None,
+        recorded: Some(Arc::new(found.recorded)),
+        once,
+        requests,
+    }
+}
+
+fn recorded_remarks(found: &RecordedRequests) -> Vec<String> {
+    let all = [
+        (
+            found.unsafe_ones,
+            "were left out because their methods are unsafe (such as POST); --replay-unsafe sends them, with their bodies",
+        ),
+        (found.cut, "were left out because their bodies were not recorded whole (firebrick record --body)"),
+        (found.without_response, "were left out because they had no complete response, or became tunnels"),
+        (found.unreadable, "could not be read"),
+        (
+            found.masked,
+            "were recorded with secrets, such as cookies, which are not sent: -b and -H give others",
+        ),
+    ];
+    let some = all.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} requests of the recording {what}")).collect()
+}
+
+fn recording(name: &str, all: bool) -> Result<Replayed, String> {
     let mut log: Box<dyn BufRead> = match name {
         "-" => Box::new(io::stdin().lock()),
         _ => Box::new(BufReader::new(fs::File::open(name).map_err(|why| format!("{name}: {why}"))?)),
     };
-    access_log(if name == "-" { "standard input" } else { name }, &mut *log, all)
+    let name = if name == "-" { "standard input" } else { name };
+    let beginning = log.fill_buf().map_err(|why| format!("{name}: {why}"))?;
+    if is_recorded(beginning) {
+        return recorded(name, &mut *log, all).map(Replayed::Recorded);
+    }
+    access_log(name, &mut *log, all).map(Replayed::Log)
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -26,7 +26,7 @@ pub(super) struct Timing {
 }
 
 pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option<Timing> {
-    flags.not_with("rate", &["think", "replay"], "the rate determines when requests are sent");
+    flags.not_with("rate", &["think"], "the rate determines when requests are sent");
     flags.not_with("rate", &["reps"], "an open model has no users; use -n for the number of requests");
     flags.not_with("replay", &["think", "reps", "order"], "the log determines when requests are sent");
     if !flags.given("find") {
@@ -38,6 +38,10 @@ pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option
         requests: flags.value("requests", inputs::count),
         rounds: flags.value("reps", inputs::count),
         after: flags.positive_duration("duration"),
+    };
+    let stop = match requests.filter(|requests| requests.once) {
+        Some(requests) => Stop { requests: Some(requests.requests.len() as u64), ..stop },
+        None => stop,
     };
     let arrivals = flags.value("arrivals", arrivals).unwrap_or(Arrivals::Even);
     let think = flags.value("think", inputs::think).unwrap_or(Think::None);

@@ -119,6 +119,7 @@ pub(super) fn checks(flags: &mut Flags<'_>, format: Format) -> Checks {
             regex::bytes::Regex::new(text)
                 .map_err(|why| format!("{text:?} is not a valid regular expression: {why}"))
         }),
+        recorded: None,
     }
 }
 

@@ -8,7 +8,7 @@ use report::{Block, KeyFigure, Page, Section, Unit, Verdict};
 use crate::document::Document;
 use crate::figures::{Summary, per_second};
 use crate::validity;
-use parts::{by_request, errors, handshakes, server, stages};
+use parts::{by_request, comparison, errors, handshakes, server, stages};
 pub(crate) use times::curve;
 use times::{over_time, spread};
 
@@ -20,6 +20,7 @@ pub(crate) fn page(
     remarks: &[String],
 ) -> String {
     let sections = [
+        comparison(&document.outcome),
         Some(over_time(document, limits)),
         Some(spread(document, limits)),
         stages(&document.outcome),

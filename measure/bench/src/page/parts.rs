@@ -104,6 +104,36 @@ pub(super) fn errors(document: &Document) -> Option<Section> {
 /// The most kinds of requests listed.
 const REQUESTS: usize = 50;
 
+/// How the responses of a replay compare with the recorded ones.
+pub(super) fn comparison(outcome: &Outcome) -> Option<Section> {
+    if outcome.compared.is_empty() {
+        return None;
+    }
+    let mut groups: Vec<_> = outcome.compared.iter().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse((group.differences(), group.same)));
+    let rows = groups.iter().map(|group| {
+        let counts = [group.same, group.status, group.length, group.body];
+        let now = outcome.requests.iter().find(|request| request.name == group.name);
+        let now = now.map_or(0.0, |request| Figures::of(&request.latency).p95);
+        let times = [Figures::of(&group.recorded).p95, now].map(|ms| Unit::Milliseconds.show(ms));
+        let counts = counts.map(|count| Unit::Count.show(count as f64));
+        let example = group.examples.first().cloned().unwrap_or_default();
+        std::iter::once(group.name.clone()).chain(counts).chain(times).chain([example]).collect()
+    });
+    let heads = ["same", "other status", "other length", "other body", "p95 recorded", "p95 now"];
+    let table = Table {
+        columns: std::iter::once(Column::text("route"))
+            .chain(heads.map(Column::number))
+            .chain([Column::text("for example")])
+            .collect(),
+        rows: rows.collect(),
+        ..Table::default()
+    };
+    let text = "The routes with most differences first. Recorded times are those of the server, times now those of the client.";
+    let title = "Compared with the recording".to_owned();
+    Some(Section { title, text: text.to_owned(), blocks: vec![Block::Table(table)] })
+}
+
 pub(super) fn by_request(outcome: &Outcome) -> Option<Section> {
     if outcome.requests.len() < 2 && outcome.journeys.is_none() {
         return None;

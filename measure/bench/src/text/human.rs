@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use load::outcome::{Errors, RequestOutcome};
+use load::recorded::Compared;
 use load::{Histogram, Outcome};
 use report::Unit;
 
@@ -15,6 +16,8 @@ use crate::validity;
 const COLUMNS: usize = 97;
 /// The most kinds of requests listed.
 const REQUESTS: usize = 10;
+/// The most routes of a replay listed.
+const ROUTES: usize = 20;
 
 /// Percentiles that are split into stages.
 pub(crate) const SPLIT: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)];
@@ -23,6 +26,7 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
     let mut out = String::new();
     what(&mut out, document);
     counts(&mut out, document);
+    comparison(&mut out, &document.outcome);
     latencies(&mut out, document);
     stages(&mut out, &document.outcome);
     by_request(&mut out, &document.outcome);
@@ -98,6 +102,41 @@ fn counts(out: &mut String, document: &Document) {
             handshakes.kinds(),
             handshakes.times()
         );
+    }
+}
+
+/// Lists how the responses of a replay compare with the recorded ones: the routes with differences first, then the others.
+fn comparison(out: &mut String, outcome: &Outcome) {
+    let mut groups: Vec<&Compared> = outcome.compared.iter().collect();
+    if groups.is_empty() {
+        return;
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse((group.differences(), group.same)));
+    let _ = writeln!(
+        out,
+        "\n  {:>9} {:>8} {:>8} {:>8}  {:>9} {:>9}   by route; the other columns are differences",
+        "same", "status", "length", "body", "p95 then", "p95 now"
+    );
+    for group in groups.iter().take(ROUTES) {
+        let count = |count: u64| Unit::Count.show(count as f64);
+        let now = outcome.requests.iter().find(|request| request.name == group.name);
+        let p95 = |histogram: Option<&Histogram>| match histogram.filter(|histogram| !histogram.is_empty()) {
+            Some(histogram) => time(percentile_ms(histogram, 95.0)),
+            None => "-".to_owned(),
+        };
+        let [same, status, length, body] = [group.same, group.status, group.length, group.body].map(count);
+        let (before, now) = (p95(Some(&group.recorded)), p95(now.map(|request| &request.latency)));
+        let _ = writeln!(
+            out,
+            "  {same:>9} {status:>8} {length:>8} {body:>8}  {before:>9} {now:>9}   {}",
+            group.name
+        );
+        for example in &group.examples {
+            let _ = writeln!(out, "            {example}");
+        }
+    }
+    if groups.len() > ROUTES {
+        let _ = writeln!(out, "  and {} more, see --json", groups.len() - ROUTES);
     }
 }
 
@@ -190,7 +229,7 @@ fn by_request(out: &mut String, outcome: &Outcome) {
     if let Some(journeys) = &outcome.journeys {
         return by_step(out, outcome, journeys);
     }
-    if outcome.requests.len() < 2 {
+    if outcome.requests.len() < 2 || !outcome.compared.is_empty() {
         return;
     }
     let mut requests: Vec<_> = outcome.requests.iter().collect();

@@ -29,6 +29,8 @@ pub enum Metric {
     Rate,
     /// Successful responses.
     Requests,
+    /// Responses of a replay that differ from the recorded ones.
+    Differences,
 }
 
 /// A histogram of a run.
@@ -117,6 +119,7 @@ fn metric(name: &str) -> Result<Metric, String> {
         "errors" => Metric::Errors,
         "errors%" => Metric::ErrorShare,
         "timeouts" => Metric::Timeouts,
+        "differences" => Metric::Differences,
         "rate" => Metric::Rate,
         "requests" => Metric::Requests,
         _ => {
@@ -160,7 +163,7 @@ fn limit_of(metric: Metric, text: &str) -> Result<f64, String> {
             share(text).ok_or_else(|| format!("{text:?} is not a percentage: expected 0 to 100, such as 0.1"))
         }
         Metric::Errors if text.ends_with('%') => Err("write a percentage of errors as errors%>1".to_owned()),
-        Metric::Errors | Metric::Timeouts | Metric::Requests => match text {
+        Metric::Errors | Metric::Timeouts | Metric::Requests | Metric::Differences => match text {
             "0" => Ok(0.0),
             _ => amount::count(text).map(|count| count as f64),
         },

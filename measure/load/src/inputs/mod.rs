@@ -9,6 +9,7 @@ pub mod condition;
 pub mod journey_file;
 mod log_line;
 pub mod rate;
+pub mod recorded;
 pub mod statuses;
 pub mod url;
 pub mod urls_file;

@@ -17,6 +17,7 @@ use crate::access_log::AccessLog;
 use crate::content::{Content, Target};
 use crate::error_log::ErrorLog;
 use crate::interruption::Maintenance;
+use crate::recording;
 use crate::tls::Encryption;
 use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
@@ -109,6 +110,7 @@ fn forecast(content: &Content, trace: &Trace, response: &Response) {
 impl Handler for Pipeline {
     /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
+        let recorded = if recording::is_on() { recording::observe(&mut exchange) } else { None };
         let StartedRequest { mut response, context } = self.begin(&mut exchange);
         // The request keeps its content, because another release may go into force while it is served.
         let content = self.content.borrow().clone();
@@ -148,6 +150,9 @@ impl Handler for Pipeline {
                     other => Box::pin(content.serve(other, exchange)).await,
                 }
             };
+            if let Some(recorded) = &recorded {
+                recorded.answered(&mut response);
+            }
             if let Some(context) = &context {
                 if context.trace.measure.get() {
                     forecast(&content, &context.trace, &response);
@@ -159,6 +164,9 @@ impl Handler for Pipeline {
                 );
                 self.mark(&mut response, context);
             }
+            if let Some(recorded) = &recorded {
+                recorded.sends(&response);
+            }
             response
         }
     }
@@ -168,6 +176,9 @@ impl Handler for Pipeline {
         self.recorder.finished(&counted::request(ending, route.as_deref(), remarks.as_deref()));
         drop((route, remarks));
         self.report(ending.request, ending.trace, ending.failure);
+        if let Some(recorded) = ending.trace.recorded.get() {
+            recording::finished(recorded, ending);
+        }
         if let Some(log) = &self.access_log {
             log.record(ending);
         }

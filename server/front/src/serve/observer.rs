@@ -11,6 +11,7 @@ use control::cache::{PurgeOrder, Purged};
 use control::heap::HeapWish;
 use control::orders::{self, OrderError};
 use control::profile::ProfileOrder;
+use control::record::{RecordOrder, RecordedLine};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
@@ -228,6 +229,10 @@ impl Provider for Observer {
 
     async fn profile(&self, order: ProfileOrder) -> Result<oneshot::Receiver<String>, OrderError> {
         self.snapshotter().await.profile(order, &self.0.dir).await
+    }
+
+    fn record(&self, order: RecordOrder) -> Result<mpsc::Receiver<RecordedLine>, OrderError> {
+        crate::recording::begin(order).map_err(OrderError::Conflict)
     }
 
     fn paused(&self) -> PauseSnapshot {

@@ -15,6 +15,7 @@ pub mod people;
 pub mod percent;
 pub mod rate;
 pub mod route;
+pub mod secret;
 pub mod size;
 pub mod span;
 pub mod switch;

@@ -47,6 +47,7 @@ pub type PlacedRemarks = wire::used::Remarks<Option<Arc<str>>>;
 
 use held::{Account, Holding};
 use net::TunnelEnd;
+use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::future::Future;
 use std::rc::Rc;
@@ -130,6 +131,8 @@ pub struct Trace {
     pub answered: Cell<Answered>,
     /// The request's part of a distributed trace; empty if it is not recorded.
     pub span: OnceCell<Box<trace::Active>>,
+    /// The server's notes on a request that it records; empty for all others.
+    pub recorded: OnceCell<Rc<dyn Any>>,
     /// Failures that a handler has replaced by its own response; see [`Trace::note`].
     failures: RefCell<Vec<Failure>>,
     /// The request, once its [`Lent`] has been dropped.

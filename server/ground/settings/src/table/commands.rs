@@ -250,6 +250,43 @@ pub const COMMANDS: &[Command] = &[
         ],
     },
     Command {
+        name: "record",
+        doc: "Write the requests of the running server to a file, secrets masked, for `firebrick bench --replay`",
+        options: Options::These(&["config", "control", "control_token"]),
+        arguments: &[
+            Own {
+                name: "file",
+                form: Form::Words { value: "FILE" },
+                doc: "Name of the new file, which only you can read",
+            },
+            Own {
+                name: "for",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "How long to record, such as 5m [default: 60s]",
+            },
+            Own {
+                name: "max",
+                form: Form::Value { value: "SIZE", repeated: false },
+                doc: "Size of the file at which the recording ends [default: 100MiB]",
+            },
+            Own {
+                name: "one-in",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Record one of so many requests [default: 1]",
+            },
+            Own {
+                name: "body",
+                form: Form::Value { value: "SIZE", repeated: false },
+                doc: "How much of each request body to keep, at most 256KiB; 0 keeps none [default: 16KiB]",
+            },
+            Own {
+                name: "dir",
+                form: Form::Value { value: "DIR", repeated: false },
+                doc: "Directory of the server's app [default: the current directory]",
+            },
+        ],
+    },
+    Command {
         name: "reload",
         doc: "Load the new code of the app in DIR and replace its workers one by one; prints each step",
         options: RUNNING,

@@ -1,9 +1,9 @@
-//! Overwrites the secrets of a request in place.
+//! Overwrites the secrets of a request in place: for the requests that dead workers were serving, and for recorded ones.
 //!
 //! Why in place: lengths stay as they are, so `Content-Length` is right, and a request whose length kills a worker still does.
 //!
 //! Contract: any bytes are accepted; nothing but values is changed, and each byte of a value becomes `*`, or `0` in a number of JSON. A name is
-//! secret if it contains one of [`NAMES`], as in the filters of Rails. Text of another form than the ones here is left alone.
+//! secret if it contains one of [`NAMES`], as in the filters of Rails, or is one of [`WHOLE_NAMES`]. Text of another form than the ones here is left alone.
 
 /// Parts of the names of secrets: of fields, of parameters, of keys of JSON.
 const NAMES: [&[u8]; 21] = [
@@ -30,15 +30,19 @@ const NAMES: [&[u8]; 21] = [
     b"jwt",
 ];
 
+/// Names that are secret only as a whole.
+const WHOLE_NAMES: [&[u8]; 3] = [b"key", b"pin", b"sid"];
+
 /// Returns whether a name is that of a secret; case and the kind of the dash do not matter.
-pub(super) fn is_secret(name: &[u8]) -> bool {
+pub fn is_secret(name: &[u8]) -> bool {
     let name: Vec<u8> =
         name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() }).collect();
-    NAMES.iter().any(|known| name.windows(known.len()).any(|part| part == *known))
+    WHOLE_NAMES.contains(&name.as_slice())
+        || NAMES.iter().any(|known| name.windows(known.len()).any(|part| part == *known))
 }
 
 /// Masks the value of a field, whose name is secret or not. Returns whether there was a secret.
-pub(super) fn field(name: &[u8], value: &mut [u8]) -> bool {
+pub fn field(name: &[u8], value: &mut [u8]) -> bool {
     if name.eq_ignore_ascii_case(b"cookie") {
         return value.split_mut(|byte| *byte == b';').fold(false, |any, pair| {
             let start = pair.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
@@ -57,21 +61,21 @@ pub(super) fn field(name: &[u8], value: &mut [u8]) -> bool {
 }
 
 /// Masks the query of a URL or of a request target.
-pub(super) fn url(target: &mut [u8]) -> bool {
+pub fn url(target: &mut [u8]) -> bool {
     let Some(start) = target.iter().position(|byte| *byte == b'?') else { return false };
     form(&mut target[start + 1..])
 }
 
 /// Masks parameters of the form `application/x-www-form-urlencoded`.
-pub(super) fn form(bytes: &mut [u8]) -> bool {
+pub fn form(bytes: &mut [u8]) -> bool {
     bytes.split_mut(|byte| matches!(byte, b'&' | b';')).fold(false, |any, pair| {
         let Some(at) = pair.iter().position(|byte| *byte == b'=') else { return any };
-        (is_secret(&text::percent::decode(&pair[..at])) && fill(&mut pair[at + 1..])) | any
+        (is_secret(&crate::percent::decode(&pair[..at])) && fill(&mut pair[at + 1..])) | any
     })
 }
 
 /// Masks a body by its `Content-Type`.
-pub(super) fn body(content_type: &[u8], bytes: &mut [u8]) -> bool {
+pub fn body(content_type: &[u8], bytes: &mut [u8]) -> bool {
     let lower = content_type.to_ascii_lowercase();
     let media_type = lower.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     match media_type {
@@ -204,8 +208,8 @@ mod tests {
         let bodies = [
             (
                 "application/x-www-form-urlencoded",
-                "user%5Bpass%77ord%5D=abc&q=a",
-                "user%5Bpass%77ord%5D=***&q=a",
+                "user%5Bpass%77ord%5D=abc&q=a&key=b&monkey=c",
+                "user%5Bpass%77ord%5D=***&q=a&key=*&monkey=c",
             ),
             (
                 "application/json",
