@@ -178,10 +178,19 @@ class MemoryTest < TlsCase
     assert_given_back(own)
   end
 
-  # Clients of HTTP/3: each has a connection of its own and stops somewhere (test/quic_go/crowd.go), or never does.
+  # Clients of HTTP/3: each has a connection of its own and stops somewhere (test/quic_go/crowd.go), or never does. They end with the test, or
+  # their 1,000 ports would be taken in the tests after a failure.
   def crowd(own, path, count, stop)
     skip "needs Go and quic-go: script/setup test" unless QuicGo.client
-    IO.popen(QuicGo.command(own, path, "-crowd", count, "-stop", stop), err: File::NULL).tap { |io| assert_equal "holding\n", io.gets }
+    holder = IO.popen(QuicGo.command(own, path, "-crowd", count, "-stop", stop), err: File::NULL)
+    (@crowds ||= []) << holder
+    assert_equal "holding\n", holder.gets
+    holder
+  end
+
+  def teardown
+    @crowds&.reject(&:closed?)&.each { |holder| Process.kill(:KILL, holder.pid) }&.each(&:close)
+    super
   end
 
   def serve_quic(**options)

@@ -78,7 +78,7 @@ pub fn observe(observer: impl Fn(LevelChange) + Send + Sync + 'static) {
     let _ = OBSERVER.set(Box::new(observer));
 }
 
-/// Returns a receiver that changes from [`Level::Waiting`] on, at most once in 100 ms until memory is less scarce. Each time, each thread gives
+/// Returns a receiver that changes when [`Level::Waiting`] is reached, and then about every 100 ms until memory is less scarce. Each time, each thread gives
 /// back what it keeps only to save work.
 pub fn scarcity() -> watch::Receiver<()> {
     SCARCITY.subscribe()
@@ -192,7 +192,12 @@ fn measure() {
 }
 
 fn tell(changed: Option<LevelChange>) {
-    if let (Some(change), Some(observer)) = (changed, OBSERVER.get()) {
+    let Some(change) = changed else { return };
+    // Not only at the next measurement: memory may be less scarce then, because clients have lost their responses.
+    if change.to >= Level::Waiting {
+        SCARCITY.send_replace(());
+    }
+    if let Some(observer) = OBSERVER.get() {
         observer(change);
     }
 }
