@@ -2,7 +2,10 @@
 
 # `firebrick bench --sse` and `--ws`: connections that are held, against an app and against servers that misbehave.
 
+require "json"
+require "open3"
 require "support/bench_case"
+require "support/tls_case"
 
 # /events: an event each 20 ms, with ids; ?n=3 ends the stream after so many, with a pause of 50 ms before the next one.
 # /echo: a WebSocket that greets, pings, and returns each message; "bye" closes it with 4001.
@@ -53,7 +56,7 @@ BENCH_HELD_APP = <<~'RUBY'
     when "/page" then [200, { "content-type" => "text/html" }, ["<p>no stream</p>"]]
     when "/none" then [204, {}, []]
     when "/echo"
-      next [403, {}, []] unless env["HTTP_ORIGIN"] == "http://#{env['HTTP_HOST']}"
+      next [403, {}, []] unless env["HTTP_ORIGIN"] == "#{env['rack.url_scheme']}://#{env['HTTP_HOST']}"
       accept = [Digest::SHA1.digest("#{env['HTTP_SEC_WEBSOCKET_KEY']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")].pack("m0")
       [101, { "connection" => "Upgrade", "upgrade" => "websocket", "sec-websocket-accept" => accept, "rack.hijack" => ->(io) { Thread.new { echo.(io) } } }, []]
     else [404, {}, []]
@@ -130,7 +133,7 @@ class BenchHeldTest < BenchCase
     assert_operator outcome["reconnects"], :>=, 1
   end
 
-  it "speaks ws:// without a flag, and over TLS" do
+  it "speaks ws:// without a flag, and says when a server has no TLS" do
     out, err, code = bench(server.url.sub("http", "ws") + "echo", "-c", 2, "-d", "1s", "--send", "a", "--format", "json")
     assert_equal 0, code, err
     assert_equal "firebrick bench --ws", JSON.parse(out)["kind"]
@@ -193,6 +196,20 @@ class BenchHeldTest < BenchCase
     ensure
       listener.close
       server.join
+    end
+  end
+end
+
+class BenchHeldTlsTest < TlsCase
+  { "wss" => ["echo", "--send", "a"], "https" => ["events", "--sse"] }.each do |scheme, (path, *flags)|
+    it "holds connections of #{scheme}://" do
+      own = secure(app: BENCH_HELD_APP, threads: "8:8")
+      command = [Server.binary, "bench", "#{scheme}://127.0.0.1:#{own.port}/#{path}", "-c", "3", "-d", "1s", "-k", *flags, "--format", "json"]
+      out, err, status = Open3.capture3(Server.ruby_files, "timeout", "60", *command)
+      assert status.success?, err
+      outcome = JSON.parse(out)["outcome"]
+      assert_equal [3, 3, {}], outcome.values_at("opened", "held_at_end", "errors")
+      assert_operator outcome["received"], :>, 20
     end
   end
 end
