@@ -194,7 +194,9 @@ impl Description {
                 format!("{rate}, {how}, regardless of responses; at most {connections} connections")
             }
             Traffic::Replay { speed, .. } => {
-                format!("recorded requests with their gaps, at {speed} speed; at most {connections} connections")
+                format!(
+                    "recorded requests with their gaps, at {speed} speed; at most {connections} connections"
+                )
             }
         };
         let travel = match (self.protocol.as_str(), self.keep_alive, self.depth) {

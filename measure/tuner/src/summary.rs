@@ -1,6 +1,7 @@
 //! The summary below the table: the app's profile, the recommendation with reasons, the configuration to use.
 
 use planner::{Recommendation, Shape};
+use text::people;
 
 use crate::figures::{figure, size};
 use crate::verdict::{Verdict, lines_for};
@@ -116,49 +117,7 @@ fn section(out: &mut String, title: &str, lines: &[String], width: usize) {
     }
     out.push_str(&format!("\n{title}\n"));
     for line in lines {
-        out.push_str(&wrapped(line, width));
-    }
-}
-
-/// Returns an item of a list, wrapped at blanks.
-fn wrapped(text: &str, width: usize) -> String {
-    let width = width.clamp(40, 110) - 4;
-    let (mut out, mut used) = (String::from("  - "), 0);
-    for word in text.split_whitespace() {
-        let long = word.chars().count();
-        if used > 0 && used + 1 + long > width {
-            out.push_str("\n    ");
-            used = 0;
-        }
-        if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += long;
-    }
-    out.push('\n');
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn list_items_are_wrapped() {
-        let text = wrapped(&"word ".repeat(40), 60);
-        assert!(text.lines().all(|line| line.len() <= 60), "{text}");
-        assert!(text.starts_with("  - word") && text.contains("\n    word"));
-    }
-
-    proptest! {
-        #[test]
-        fn no_word_is_lost(text in "[a-z ]{0,200}", width in 0_usize..200) {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            let text = wrapped(&text, width);
-            prop_assert_eq!(text.split_whitespace().skip(1).collect::<Vec<_>>(), words);
-        }
+        out.push_str(&people::wrapped(&format!("  - {line}"), width.clamp(40, 110), 2));
+        out.push('\n');
     }
 }

@@ -84,10 +84,6 @@ impl Progress {
         Progress { work: 0, since: now, worked: now, suspended: None }
     }
 
-    pub fn is_suspended(&self) -> bool {
-        self.suspended.is_some()
-    }
-
     /// Judges an observation at `now`. `stopped` returns whether the process is stopped; it is called only
     /// for a worker that has had requests for a while without progress.
     pub fn observe(

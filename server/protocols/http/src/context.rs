@@ -92,10 +92,6 @@ impl<H> Context<H> {
         self.shared.timers.wake_all();
     }
 
-    pub fn is_draining(&self) -> bool {
-        self.shared.draining.get()
-    }
-
     /// Closes the connection of this rank that is first to make room. Returns `false` if there is none. A
     /// connection that waits for the server has no rank.
     pub fn displace(&self, rank: Rank) -> bool {
