@@ -4,10 +4,9 @@
 
 require "support/http2_case"
 require "support/site_server"
-require "digest"
+require "openssl"
 
-# Alone: gibibytes pass through this process, and beside it the clients of other tests would be too slow for their servers.
-class Http2DownloadsTest < Http2Case
+class Http2DownloadsCase < Http2Case
   # A transfer of 1 GiB takes a while on a slow machine.
   SIZE = Integer(ENV.fetch("TEST_DOWNLOAD_MIB", "1024")) << 20
   # Transfers that also take the worker's time have a quarter of the size: still several times the memory that they may use.
@@ -17,7 +16,7 @@ class Http2DownloadsTest < Http2Case
   BOUND = 48 << 20
 
   APP = <<~'RUBY'
-    require "digest"
+    require "openssl"
     BLOCK = (0...(1 << 20)).map { |i| (i * 2_654_435_761 >> 13) & 0xff }.pack("C*").freeze
 
     class Blocks
@@ -31,7 +30,7 @@ class Http2DownloadsTest < Http2Case
       when %r{\A/blocks/(\d+)\z} then [200, text, Blocks.new($1.to_i)]
       when %r{\A/sized/(\d+)\z} then [200, text.merge("content-length" => ($1.to_i << 20).to_s), Blocks.new($1.to_i)]
       when "/digest"
-        digest, buffer = Digest::SHA256.new, +""
+        digest, buffer = OpenSSL::Digest.new("SHA256"), +""
         digest << buffer while env["rack.input"].read(1 << 20, buffer)
         [200, text, [digest.hexdigest]]
       else [200, text, ["quick"]]
@@ -43,7 +42,7 @@ class Http2DownloadsTest < Http2Case
 
   # Reads a body of that many bytes, giving windows of +window+ bytes as they are used up. Returns its digest.
   def download(client, stream, size, window: nil, pause: nil)
-    digest = Digest::SHA256.new
+    digest = OpenSSL::Digest.new("SHA256")
     got = used = 0
     client.discard do |_, bytes|
       digest << bytes
@@ -63,7 +62,7 @@ class Http2DownloadsTest < Http2Case
   end
 
   def expected(mebibytes)
-    Digest::SHA256.new.tap { |digest| mebibytes.times { digest << BLOCK } }.hexdigest
+    OpenSSL::Digest.new("SHA256").tap { |digest| mebibytes.times { digest << BLOCK } }.hexdigest
   end
 
   def assert_memory(own, bound: BOUND)
@@ -82,7 +81,10 @@ class Http2DownloadsTest < Http2Case
     stop = true
     watch&.join
   end
+end
 
+# Alone: gibibytes pass through this process, and beside it the clients of other tests would be too slow for their servers.
+class Http2DownloadsTest < Http2DownloadsCase
   it "sends a file of 1 GiB in bounded memory" do
     own = SiteServer.new(files: { "public_html/index.html" => "home" }, rules: { root: "public_html/" }, binds: [BIND])
     @own_servers << own
@@ -111,12 +113,39 @@ class Http2DownloadsTest < Http2Case
     end
   end
 
+  private
+
+  # Sends that many blocks as the server's windows allow. Returns the app's digest of them.
+  def upload(client, mebibytes)
+    windows = { 0 => 65_535 }
+    client.define_singleton_method(:take) do |frame|
+      windows[frame.stream] += frame.payload.unpack1("N") if frame.type == :window_update && windows.key?(frame.stream)
+      super(frame)
+    end
+    client.read_until("SETTINGS") { client.settings }
+    stream = client.request("/digest", method: "POST", body: :open)
+    windows[stream] = client.settings[4] || 65_535
+    mebibytes.times do |number|
+      BLOCK.scan(/.{1,16384}/mn).each_with_index do |piece, i|
+        client.read_frame while windows.values.min < piece.bytesize
+        windows.transform_values! { |room| room - piece.bytesize }
+        client.write(client.data(stream, piece, end_stream: number == mebibytes - 1 && i == 63))
+      end
+    end
+    client.answer(stream).body
+  end
+end
+
+# In turn, because the memory of the server that they share is measured.
+class Http2WindowsTest < Http2DownloadsCase
+  in_turn!
+
   [1, 100, 16_384, 1 << 20].each do |window|
     it "sends to a client with windows of #{window} bytes" do
       size = window == 1 ? 2000 : 1 << 20
       client = http2(settings: { 4 => window })
       path = window == 1 ? "/" : "/sized/1"
-      wanted = window == 1 ? Digest::SHA256.hexdigest("quick") : expected(1)
+      wanted = window == 1 ? OpenSSL::Digest.hexdigest("SHA256", "quick") : expected(1)
       stream = client.request(path)
       length = window == 1 ? 5 : size
       # Half a window at a time, at least one byte.
@@ -143,7 +172,7 @@ class Http2DownloadsTest < Http2Case
 
   it "sends ten bodies at a time over one connection, each of them whole" do
     client = http2(settings: { 4 => 1 << 20 })
-    digests = Hash.new { |all, stream| all[stream] = Digest::SHA256.new }
+    digests = Hash.new { |all, stream| all[stream] = OpenSSL::Digest.new("SHA256") }
     streams = Array.new(10) { client.request("/blocks/5") }
     client.discard do |stream, bytes|
       digests[stream] << bytes
@@ -151,27 +180,5 @@ class Http2DownloadsTest < Http2Case
     end
     client.read_until("all of them", within: 60) { streams.all? { |stream| client.answers[stream].over? } }
     assert_equal [expected(5)], streams.map { |stream| digests[stream].hexdigest }.uniq
-  end
-
-  private
-
-  # Sends that many blocks as the server's windows allow. Returns the app's digest of them.
-  def upload(client, mebibytes)
-    windows = { 0 => 65_535 }
-    client.define_singleton_method(:take) do |frame|
-      windows[frame.stream] += frame.payload.unpack1("N") if frame.type == :window_update && windows.key?(frame.stream)
-      super(frame)
-    end
-    client.read_until("SETTINGS") { client.settings }
-    stream = client.request("/digest", method: "POST", body: :open)
-    windows[stream] = client.settings[4] || 65_535
-    mebibytes.times do |number|
-      BLOCK.scan(/.{1,16384}/mn).each_with_index do |piece, i|
-        client.read_frame while windows.values.min < piece.bytesize
-        windows.transform_values! { |room| room - piece.bytesize }
-        client.write(client.data(stream, piece, end_stream: number == mebibytes - 1 && i == 63))
-      end
-    end
-    client.answer(stream).body
   end
 end
