@@ -162,6 +162,8 @@ class CompressionTest < Case
 end
 
 class CompressionSettingsTest < Case
+  parallel!
+
   DEFLATER = "use Rack::Deflater\n"
   SMALL = "run ->(_) { [200, {}, []] }"
 

@@ -4,8 +4,10 @@
 
 require "support/case"
 
-# Alone: each test holds thousands of descriptors. TEST_STREAMS: the number of connections (2000).
+# In turn: each test holds thousands of descriptors. TEST_STREAMS: the number of connections (2000).
 class ManyStreamsTest < Case
+  in_turn!
+
   COUNT = Integer(ENV.fetch("TEST_STREAMS", "2000"))
   APP = <<~'RUBY'
     ALL = {}.compare_by_identity
