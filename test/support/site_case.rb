@@ -10,7 +10,7 @@ require "support/backend"
 require "time"
 
 class SiteCase < Case
-  SERVER_OPTIONS = %i[app args binds env prepare settings].freeze
+  SERVER_OPTIONS = %i[app args binds env open_files prepare settings].freeze
 
   class << self
     # Declares the site that all tests of the class share.
