@@ -6,7 +6,7 @@
 require "support/acme_case"
 
 class AcmeAttacksTest < AcmeCase
-  parallel! slow: true
+  parallel! slow: 70
 
   FAKETIME = Dir["/usr/lib/{*/,}faketime/libfaketime.so.1"].first
 

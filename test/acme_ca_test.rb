@@ -6,7 +6,7 @@
 require "support/acme_case"
 
 class AcmeCaTest < AcmeCase
-  parallel! slow: true
+  parallel! slow: 30
 
   SHORTLIVED = 6 * 86_400
 

@@ -5,7 +5,7 @@
 require "support/acme_case"
 
 class AcmeMachinesTest < AcmeCase
-  parallel! slow: true
+  parallel! slow: 40
 
   # The duration of a lease that is not renewed (server/protocols/certs/src/store).
   LEASE = 30

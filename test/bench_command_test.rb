@@ -72,8 +72,10 @@ class BenchTarget < Peers::Nginx
   end
 end
 
-# Alone, because rates and durations depend on the machine.
+# Quiet, because rates and durations depend on the machine; there are few requests.
 class BenchAgainstFirebrickTest < BenchCase
+  quiet! 25
+
   shared_server app: BENCH_APP, workers: 2, threads: "2:2", settings: { log: { access: "access.log", format: "json" } }
 
   def setup

@@ -13,8 +13,10 @@ BENCH_FIND_APP = <<~'RUBY'
   }
 RUBY
 
-# Alone, because rates depend on the machine.
+# Quiet, because rates depend on the machine; the app mostly waits.
 class BenchFindTest < BenchCase
+  quiet! 55
+
   shared_server app: BENCH_FIND_APP, workers: 1, threads: "2:2"
 
   it "finds the capacity of an app, and what ends it" do

@@ -65,6 +65,8 @@ BENCH_HELD_APP = <<~'RUBY'
 RUBY
 
 class BenchHeldTest < BenchCase
+  quiet! 20
+
   shared_server app: BENCH_HELD_APP, workers: 1, threads: "12:12"
 
   def held(path, *args)

@@ -39,8 +39,10 @@ class BenchHttp3Case < TlsCase
   def url(path = "/") = "https://127.0.0.1:#{own.port}#{path}"
 end
 
-# Alone, because it measures the machine's time.
+# Quiet, because it measures the machine's time.
 class BenchHttp3RateTest < BenchHttp3Case
+  quiet!
+
   it "sends at a rate" do
     found = result(url, "-k", "--http", 3, "--rate", "200/s", "-d", "1s")
     assert_in_delta 200, found.dig("summary", "requests"), 20

@@ -71,6 +71,8 @@ BENCH_JOURNEY = <<~'TOML'
 TOML
 
 class BenchJourneyTest < BenchCase
+  quiet!
+
   shared_server app: BENCH_JOURNEY_APP, workers: 1, threads: "8:8"
 
   # Runs bench with a journey in a file.
@@ -147,6 +149,8 @@ end
 
 # Rails encrypts its session and masks its tokens: each page has another one.
 class BenchRailsJourneyTest < BenchCase
+  parallel!
+
   it "sends a form of a Rails app with its token" do
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
     own = start(**RailsApp.options(workers: 1, threads: "1:4", args: []))

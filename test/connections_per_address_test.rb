@@ -8,7 +8,7 @@ require "support/quic_go"
 require "support/tls_case"
 
 class ConnectionsPerAddressTest < TlsCase
-  parallel!
+  parallel! slow: 40
 
   APP = %(run ->(env) { [200, { "content-type" => "text/plain" }, [env["REMOTE_ADDR"].to_s]] }\n)
   MOST = 3

@@ -5,8 +5,10 @@
 require "support/case"
 require "support/postgresql"
 
-# Alone, because it compares the total time that requests wait for the database with the time that they take.
+# Quiet, because it compares the total time that requests wait for the database with the time that they take.
 class FibersDatabaseTest < Case
+  quiet!
+
   # TEST_QUERIES: the number of requests.
   COUNT = Integer(ENV.fetch("TEST_QUERIES", "200"))
   QUERIES = 3

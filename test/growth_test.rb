@@ -18,7 +18,7 @@ GROWTH_APP = <<~'RUBY'
 RUBY
 
 class GrowthTest < Case
-  parallel! slow: true
+  parallel! slow: 75
   include Reloading
 
   def setup

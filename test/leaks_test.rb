@@ -34,7 +34,7 @@ LEAKS_APP = <<~'RUBY'
 RUBY
 
 class LeaksTest < Case
-  parallel! slow: true
+  parallel! slow: 40
 
   LEAK_LINE = LEAKS_APP.lines.index { |line| line.include?("# the leak") } + 1
 

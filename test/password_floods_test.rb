@@ -4,6 +4,7 @@
 
 require "support/site_case"
 
+# Alone, because the checks take all of a processor, and a login that waits for one for too long is refused.
 class PasswordFloodsTest < SiteCase
   # "correct horse", bcrypt with cost 10.
   HASH = "$2y$10$DO8tREYvXnfaJ.lKZl5sFensxeUJVxpPD3s.3ifDz3e6UoOqa8R3i"

@@ -6,7 +6,10 @@
 require "support/site_case"
 require "support/http2_client"
 
+# Quiet, because the server decides by time which responses nobody reads, and the backend is a thread of this process.
 class ProxyStallsTest < SiteCase
+  quiet! 25
+
   H2C = "tcp://127.0.0.1:0?h2c=true"
   STREAMS = 128
   TEXT = ("some text that goes on and on, number %d\n" * 20).freeze

@@ -9,7 +9,7 @@ require "support/upgrading"
 require "yaml"
 
 class PumaWordsTest < Case
-  parallel!
+  parallel! slow: 35
 
   include Upgrading
 

@@ -7,7 +7,7 @@ require "support/load"
 require "support/reloading"
 
 class ReforkTest < Case
-  parallel! slow: true
+  parallel! slow: 40
 
   include Reloading
 

@@ -9,7 +9,7 @@ require "support/quic_go"
 require "support/tls_case"
 
 class StalledClientsTest < TlsCase
-  parallel!
+  parallel! slow: 40
 
   SEND = 2
   APP = <<~'RUBY'

@@ -7,7 +7,7 @@ require "support/case"
 require "support/load"
 
 class StartAndEndTest < Case
-  parallel! slow: true
+  parallel! slow: 25
 
   TEXT = '{ "content-type" => "text/plain" }'
 

@@ -5,7 +5,7 @@
 require "support/tls_case"
 
 class TestsslTest < TlsCase
-  parallel! slow: true
+  parallel! slow: 60
 
   PARTS = %w[--protocols --std --server-defaults --fs --server-preference --heartbleed --ccs-injection --ticketbleed --robot
              --renegotiation --crime --poodle --tls-fallback --sweet32 --drown --logjam --freak --beast --lucky13 --rc4].freeze

@@ -54,8 +54,10 @@ class TimingCase < Case
   end
 end
 
-# Alone, because it compares the server's times with those that the app has waited and computed.
+# Quiet, because it compares the server's times with those that the app has waited and computed.
 class ServerTimingTest < TimingCase
+  quiet!
+
   shared_server app: TIMING_APP, files: { "public/file.txt" => "a file" }, settings: { files: { public: "always" } }, threads: "4:4"
 
   it "reports how long a request was in the app, and its CPU time" do
@@ -200,8 +202,10 @@ class InFlightTest < TimingCase
   end
 end
 
-# Alone, because it measures CPU time and memory.
+# CPU time and memory of the test's own server, on which other tests have no influence.
 class CostTest < TimingCase
+  parallel!
+
   it "reports the server's usage and limits" do
     own = start(app: TIMING_APP, workers: 2)
     before = own.stats

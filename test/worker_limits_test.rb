@@ -19,7 +19,7 @@ WORKER_LIMITS_APP = <<~'RUBY'
 RUBY
 
 class WorkerLimitsTest < Case
-  parallel! slow: true
+  parallel! slow: 65
 
   def server(limits, **options)
     start(app: WORKER_LIMITS_APP, settings: { limits: limits }, **options)

@@ -5,7 +5,7 @@ require_relative "other_suites"
 
 # Runs failed tests again, alone, in a separate process. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
 #
-# Why: some two thousand tests start servers, eight at a time, on shared machines. A test that fails beside the others and
+# Why: some two thousand tests start servers, ten at a time, on shared machines. A test that fails beside the others and
 # passes alone must be made more robust, or shows a race; both runs are printed. A real fault fails both.
 module Again
   # More failures than this cannot be chance.

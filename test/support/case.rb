@@ -48,12 +48,14 @@ class Case < Minitest::Test
 
     # Allows each of the class's tests to run beside any other test. Suitable for tests that wait for other processes rather than
     # use the processor, with their own servers, ports and files, and without limits on time that a busy machine exceeds.
-    # +slow+: tests that wait for many seconds, and should begin early.
+    # +slow+: tests that wait for many seconds, and should begin early; for some classes the seconds of the longest test, because
+    # the longest begin first.
     def parallel!(slow: false)
       parallelize_me!
-      @slow = slow
+      @slow = slow == true ? 10 : slow
     end
 
+    # The seconds of a slow class; nil or false if it is none.
     def slow?
       @slow
     end
@@ -67,6 +69,18 @@ class Case < Minitest::Test
 
     def in_turn?
       @in_turn || (superclass.respond_to?(:in_turn?) && superclass.in_turn?)
+    end
+
+    # The class's tests measure times or rates of what leaves most of the machine idle: they run in turn, beside those of a few other such classes,
+    # before all tests that are louder. +seconds+: what they take together, roughly; the longest begin first.
+    def quiet!(seconds = 5)
+      in_turn!
+      @quiet = seconds
+    end
+
+    # The seconds of a quiet class; nil if it is none.
+    def quiet?
+      @quiet
     end
 
     # Minitest's interface: runs all tests of the class. Minitest 6 has another name for it.
@@ -220,4 +234,4 @@ class Case < Minitest::Test
   end
 end
 
-Minitest.parallel_executor = ParallelTests.new(Integer(ENV.fetch("MT_CPU", 8)))
+Minitest.parallel_executor = ParallelTests.new(Integer(ENV.fetch("MT_CPU", 10)))

@@ -3,16 +3,22 @@
 # Runs tests in several threads, in place of minitest's own executor. Minitest hands over the tests of all classes that allow it,
 # after the others have run by themselves; nothing starts before that, so that the order can be chosen.
 #
-# There are two kinds of classes: with `parallel!` each test may run beside any other; with `in_turn!` the tests share something
-# that each needs for itself, so that they run one after another, but beside other classes. The latter begin first, those with
-# the most tests before all others, then the single tests of classes marked as slow: a long test that began last would
-# delay the end of the run.
+# There are three kinds of classes. With `parallel!` each test may run beside any other. With `in_turn!` the tests share something
+# that each needs for itself, so that they run one after another, but beside other classes. With `quiet!` they measure times and rates, and leave
+# most of the machine idle: they run in turn, beside a few of their kind, before all others.
+#
+# Classes in turn begin first, those with the most tests before all others, then the single tests. The tests of classes marked as slow mostly wait,
+# so some threads take them first, from the beginning: a long test that began last would delay the end of the run, and
+# many of them at a time would leave the processors idle.
 #
 # A class is told when the last of its tests is over, so that its shared server ends then and not after all tests.
 
 require "minitest"
 
 class ParallelTests
+  # The number of quiet tests that run at a time, unless MT_CPU is less.
+  QUIET = 4
+
   Test = Struct.new(:suite, :name, :reporter) do
     def run
       reporter.synchronize { reporter.prerecord suite, name }
@@ -23,7 +29,7 @@ class ParallelTests
 
   attr_reader :size
 
-  # +size+ is the number of tests that run at a time.
+  # +size+ is the number of tests that run at a time; two of five threads take slow ones first, the others take them last.
   def initialize(size)
     @size = size
     @lock = Mutex.new
@@ -42,26 +48,32 @@ class ParallelTests
 
   # Minitest's interface: runs all tests and returns when they are over. Minitest calls it again when it is interrupted.
   def shutdown
-    jobs = queue
-    Array.new([size, jobs.size].min) { worker(jobs) }.each(&:join)
+    quiet, others = @tests.slice!(0..).partition { |test| test.suite.quiet? }
+    workers([QUIET, size].min, jobs(quiet.group_by(&:suite).values.sort_by { |row| -row.first.suite.quiet? })).each(&:join)
+    in_turn, single = others.partition { |test| test.suite.in_turn? }
+    slow, quick = single.shuffle(random: Random.new(Minitest.seed)).map { |test| [test] }.partition { |(test)| test.suite.slow? }
+    slow = jobs(slow.sort_by { |(test)| -test.suite.slow? })
+    quick = jobs(in_turn.group_by(&:suite).values.sort_by { |row| -row.size } + quick)
+    [*workers(size * 2 / 5, slow, quick), *workers(size - (size * 2 / 5), quick, slow)].each(&:join)
   end
 
   private
 
-  # The lists of tests that the threads take one after another.
-  def queue
-    tests = @tests.slice!(0..)
-    rows, single = tests.group_by(&:suite).partition { |suite, _| suite.in_turn? }
-    rows = rows.map(&:last).sort_by { |row| -row.size }
-    single = single.flat_map(&:last).shuffle(random: Random.new(Minitest.seed)).partition { |test| test.suite.slow? }.flatten
-    (rows + single.map { |test| [test] }).each_with_object(Queue.new) { |job, jobs| jobs << job }.close
+  # A queue of lists of tests, each of which one thread runs.
+  def jobs(lists)
+    lists.each_with_object(Queue.new) { |list, queue| queue << list }.close
   end
 
-  def worker(jobs)
-    Thread.new do
-      Thread.current.abort_on_exception = true
-      while (job = jobs.pop)
-        job.each { |test| finish(test.tap(&:run)) }
+  # Threads that take lists of tests one after another, from each queue until it is empty.
+  def workers(count, *queues)
+    Array.new(count) do
+      Thread.new do
+        Thread.current.abort_on_exception = true
+        queues.each do |jobs|
+          while (job = jobs.pop)
+            job.each { |test| finish(test.tap(&:run)) }
+          end
+        end
       end
     end
   end

@@ -36,12 +36,18 @@ module Times
 
     private
 
-    # Classes whose tests run alone come first.
+    # In the order in which they run.
     def kinds
-      @tests.group_by { |name, _| Object.const_get(name).runs_beside_others? ? "beside others" : "alone" }.map do |kind, tests|
+      @tests.group_by { |name, _| kind(Object.const_get(name)) }.map do |kind, tests|
         whole = sum(kind, tests.map(&:last))
         format("%<tests>d tests ran %<name>s, until %<finished>.0f s", **whole.to_h)
       end
+    end
+
+    def kind(suite)
+      return "alone" unless suite.runs_beside_others?
+
+      suite.quiet? ? "beside quiet ones" : "beside others"
     end
 
     def list(title, entries)
