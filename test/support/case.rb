@@ -71,8 +71,8 @@ class Case < Minitest::Test
       @in_turn || (superclass.respond_to?(:in_turn?) && superclass.in_turn?)
     end
 
-    # The class's tests measure times or rates of what leaves most of the machine idle: they run in turn, beside those of a few other such classes,
-    # before all tests that are louder. +seconds+: what they take together, roughly; the longest begin first.
+    # The class's tests measure times or rates, and leave most of the machine idle: they run in turn, beside those of a few other such classes,
+    # before all tests that are louder. +seconds+: their time together, roughly; the longest begin first.
     def quiet!(seconds = 5)
       in_turn!
       @quiet = seconds

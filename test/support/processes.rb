@@ -28,9 +28,8 @@ module Processes
     info(info_or_pid.pid)&.started == info_or_pid.started
   end
 
-  # A process and all its descendants.
-  def tree(root)
-    every = all
+  # A process and all its descendants, of +every+ process that runs.
+  def tree(root, every = all)
     found = [every[root]].compact
     found.each { |one| found.concat(every.values.select { |other| other.parent == one.pid }) }
     found
@@ -42,8 +41,8 @@ module Processes
   end
 
   # Processes whose working directory is one of +dirs+ or below; includes those that were reparented.
-  def in_directory(*dirs)
-    all.values.select do |one|
+  def in_directory(*dirs, every: all)
+    every.values.select do |one|
       cwd = "#{File.readlink("/proc/#{one.pid}/cwd")}/"
       dirs.any? { |dir| cwd.start_with?("#{dir}/") }
     rescue SystemCallError

@@ -186,8 +186,9 @@ class Server
 
   # The front and all its descendants, including orphaned ones.
   def processes
-    found = running? ? Processes.tree(@pid) : []
-    (found + Processes.in_directory(@base)).uniq(&:pid)
+    every = Processes.all
+    found = running? ? Processes.tree(@pid, every) : []
+    (found + Processes.in_directory(@base, every: every)).uniq(&:pid)
   end
 
   # Proportional set size of all processes together, in bytes.
