@@ -203,6 +203,8 @@ class BenchHeldTest < BenchCase
 end
 
 class BenchHeldTlsTest < TlsCase
+  quiet!
+
   { "wss" => ["echo", "--send", "a"], "https" => ["events", "--sse"] }.each do |scheme, (path, *flags)|
     it "holds connections of #{scheme}://" do
       own = secure(app: BENCH_HELD_APP, threads: "8:8")

@@ -23,7 +23,10 @@ RECORD_APP = <<~'RUBY'
   }
 RUBY
 
+# Quiet, because a recording lasts for seconds, and gets its requests within them.
 class RecordTest < BenchCase
+  quiet! 15
+
   # Records what the block sends; returns the lines, and what the command said.
   def record(own, *args, dir:)
     file = "#{dir}/requests.jsonl"
