@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of installed gems (Rails has one) must not change the output of tests.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build server optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
+.PHONY: all build server optimised dist dist-test demo test lint style clippy unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
 
 all: build
 
@@ -66,9 +66,14 @@ demo:
 test:
 	@MAKE='$(MAKE)' script/test
 
-lint: setup-test
-	$(CARGO) fmt --all --check
+lint: style clippy
+
+clippy: setup-test
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# The checks that compile nothing.
+style: setup-test
+	$(CARGO) fmt --all --check
 	rubocop --format quiet
 
 # The worker has no unit tests, but selecting it compiles the same libraries as `lint`.
