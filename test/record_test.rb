@@ -5,6 +5,8 @@
 require "json"
 require "open3"
 require "support/bench_case"
+require "support/quic_go"
+require "support/tls_case"
 
 RECORD_APP = <<~'RUBY'
   require "json"
@@ -122,5 +124,27 @@ class RecordTest < BenchCase
 
   def get_from(url, path)
     Open3.capture2("curl", "-sS", "#{url}#{path}").first
+  end
+end
+
+class RecordTlsTest < TlsCase
+  quiet! 5
+
+  it "keeps requests over HTTP/3 and for files of the site, too" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    own = secure(files: { "public/file.txt" => "a file" }, settings: { files: { public: "always" } })
+    Dir.mktmpdir do |dir|
+      command = own.begin_command("record", "#{dir}/requests.jsonl", "--for", "4s")
+      wait_until("the recording") { command.output.include?("recording to") }
+      assert_equal 200, QuicGo.ask(own, "/three?token=s3cret").first["status"]
+      assert_equal "a file", fetch(own, "/file.txt").body
+      command.wait
+      text = File.read("#{dir}/requests.jsonl")
+      refute_includes text, "s3cret"
+      lines = text.lines.map { |line| JSON.parse(line) }.select { |line| line.key?("target") }.sort_by { |line| line["target"] }
+      assert_equal([["/file.txt", "HTTP/1.1", 200, 6], ["/three?token=******", "HTTP/3", 200, lines.last["length"]]],
+                   lines.map { |line| line.values_at("target", "version", "status", "length") })
+      assert_equal Digest::SHA256.hexdigest("a file"), lines.first["sha256"] if lines.first.key?("sha256")
+    end
   end
 end
