@@ -318,12 +318,14 @@ class MemoryTest < TlsCase
     skip "needs the right to mount" unless Process.uid.zero?
     Dir.mktmpdir do |disk|
       skip "cannot mount here" unless system("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk, err: File::NULL)
-      own = serve(settings: { temp_dir: disk, cache: { memory: "32MiB", disk: File.join(disk, "cache") } }, limits: { body_memory: "64KiB" })
+      own = serve(args: ["--temp-dir", disk], settings: { cache: { memory: "32MiB", disk: File.join(disk, "cache") } }, limits: { body_memory: "64KiB" })
       head = "POST /upload HTTP/1.1\r\nHost: example.test\r\nContent-Length: 1048576\r\n\r\n"
-      clients, = assert_within_memory(own) do
-        20.times { |number| get("/cached#{number}", to: own) }
-        Array.new(20) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) } + Array.new(50) { connect(own).write(head + ("u" * 300_000)) }
-      end
+      20.times { |number| assert_status 200, get("/cached#{number}", to: own) }
+      # Responses that fit nowhere take all threads, until it is clear that their clients read nothing.
+      clients = Array.new(8) { connect(own, receive_buffer: 8192).write(request("GET", "/large")) }
+      assert_status 200, connect(own, deadline: 60).write(request("GET", "/", GOOD)).read_response
+      wait_until("all of them to be given up", within: 60) { own.stats["workers"].sum { |one| one["in_flight"] }.zero? }
+      clients, = assert_within_memory(own) { clients + Array.new(50) { connect(own).write(head + ("u" * 300_000)) } }
       clients.each(&:close)
       assert_given_back(own)
     ensure

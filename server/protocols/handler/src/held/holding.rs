@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 const HARDLY: u64 = 1 << 10;
 /// A client that hardly moves has stalled if it has not taken any bytes for this long.
 const STALLED: Duration = Duration::from_secs(2);
+/// A client that has neither taken nor acknowledged a byte for this long has stalled, whatever its rate was: the buffers of the kernels take the
+/// beginning of every response at once, and a megabyte in a moment would count as a rate for minutes. A steady reader of 5 kB/s opens its window
+/// by 64 KiB, the largest segment, every 13 s.
+const SILENT: Duration = Duration::from_secs(15);
 /// Acknowledged bytes are compared over at least this time, because connections ask the system for them only
 /// now and then.
 const COMPARED: Duration = Duration::from_secs(3);
@@ -36,6 +40,8 @@ pub struct Holding {
     acknowledged: Box<dyn Fn() -> Option<u64>>,
     /// The number of bytes that the client had acknowledged at the last comparison, and its time.
     compared: Cell<Option<(u64, Instant)>>,
+    /// The same number at the last look that found a change, and the time of that look.
+    seen: Cell<Option<(Option<u64>, Instant)>>,
     /// Its index in the list of responses, and the number of holdings before it.
     place: Cell<usize>,
     number: Cell<u64>,
@@ -66,6 +72,7 @@ impl Holding {
             wake: Box::new(wake),
             compared: Cell::new(acknowledged().map(|bytes| (bytes, now))),
             acknowledged: Box::new(acknowledged),
+            seen: Cell::new(None),
             place: Cell::new(0),
             number: Cell::new(0),
             responses: of_thread(),
@@ -97,9 +104,19 @@ impl Holding {
     /// Returns the time since which the client has taken nothing, if it hardly reads at all.
     pub fn stalled_since(&self, now: Instant) -> Option<Instant> {
         let moved = self.moved.get();
-        let hardly = self.account.pace.rate(now) < HARDLY;
-        let stalled = hardly && now.saturating_duration_since(moved) >= STALLED && !self.acknowledges(now);
+        let still = now.saturating_duration_since(moved);
+        let stalled = still >= STALLED
+            && (self.is_silent(now) || self.account.pace.rate(now) < HARDLY && !self.acknowledges(now));
         stalled.then_some(moved)
+    }
+
+    /// Returns whether looks over [`SILENT`] have seen the client neither take nor acknowledge a byte.
+    fn is_silent(&self, now: Instant) -> bool {
+        let acknowledged = (self.acknowledged)();
+        let begun = self.seen.get().filter(|(before, _)| *before == acknowledged).map(|(_, at)| at);
+        let since = begun.unwrap_or(now).max(self.moved.get());
+        self.seen.set(Some((acknowledged, since)));
+        now.saturating_duration_since(since) >= SILENT
     }
 
     /// Returns whether the client acknowledges bytes, as far as known.

@@ -154,6 +154,21 @@ fn one_that_leaves_is_told_once() {
 }
 
 #[test]
+fn a_burst_at_the_beginning_does_not_hide_that_a_client_reads_nothing() {
+    let (_, accounts) = accounts(1);
+    let (acknowledged, start) = (Rc::new(Cell::new(0)), Instant::now());
+    let count = acknowledged.clone();
+    let one = Holding::new(accounts[0].clone(), || (), move || Some(count.get()));
+    let is_stalled = |second| one.stalled_since(start + Duration::from_secs(second)).is_some();
+    one.took(4 << 20, start);
+    assert!(!(2..17).any(is_stalled) && is_stalled(17), "15 s after the first look");
+    acknowledged.set(1);
+    assert!(!(18..33).any(is_stalled) && is_stalled(33), "15 s after the last acknowledged byte");
+    one.took(1, start + Duration::from_secs(34));
+    assert!(!(34..49).any(is_stalled) && is_stalled(49), "15 s after the last byte");
+}
+
+#[test]
 fn for_memory_only_those_leave_that_hardly_move() {
     let (_, accounts) = accounts(4);
     let part = Amount::of_memory(LIMITS.memory / 2);
