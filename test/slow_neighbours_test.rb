@@ -62,7 +62,7 @@ class SlowNeighboursTest < Case
   end
 end
 
-# The same where no time is measured: neighbours that wait would wait for ever.
+# Tests that measure no time: a neighbour that waits would wait for ever.
 class BesideOneRequestTest < Case
   parallel!
 

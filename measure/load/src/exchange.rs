@@ -135,9 +135,7 @@ impl Incoming {
         }
         None
     }
-}
 
-impl Incoming {
     /// Compares a response with the recorded one. Only another status is a failure.
     fn compare(&mut self, recorded: &Recorded, lane: &Lane, job: &Job) -> Option<(Failure, String)> {
         let Response { status, length, .. } = self.response;

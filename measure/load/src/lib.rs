@@ -100,7 +100,7 @@ pub fn run_together(
 /// Reads any bytes as a file of `firebrick record`; for fuzzing.
 ///
 /// # Panics
-/// What was read is not consistent.
+/// The requests, times and responses do not fit each other.
 #[doc(hidden)]
 pub fn fuzz_recorded(bytes: &[u8]) {
     inputs::recorded::fuzz(bytes);

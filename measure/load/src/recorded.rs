@@ -1,4 +1,4 @@
-//! What came in response when requests were recorded, and how a replay compares with it.
+//! The recorded responses of a recording, and how those of a replay compare with them.
 //!
 //! Contract: a different status is an error of the request. A different length or body is only counted, because pages with
 //! times or tokens differ in every response.
@@ -60,6 +60,13 @@ impl Compared {
     /// Returns the number of responses that differ.
     pub fn differences(&self) -> u64 {
         self.status + self.length + self.body
+    }
+
+    /// Returns the comparisons with the most differences first, then those with the most responses.
+    pub fn ranked(all: &[Compared]) -> Vec<&Compared> {
+        let mut all: Vec<&Compared> = all.iter().collect();
+        all.sort_by_key(|one| std::cmp::Reverse((one.differences(), one.same)));
+        all
     }
 
     pub(crate) fn example(&mut self, text: impl FnOnce() -> String) {

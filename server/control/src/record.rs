@@ -6,7 +6,7 @@
 //! Contract: the client owns the file and the disk. If it is slow, the server drops lines and counts them; if it has
 //! gone, the recording ends. A request never waits.
 
-use crate::client::{ControlClient, Error, explain, reason};
+use crate::client::{ControlClient, Error, explain, reason, show};
 use serde::Deserialize;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
@@ -153,16 +153,7 @@ struct Done {
 
 /// Runs `firebrick record` for the server in `dir`: writes its requests to a new file.
 pub fn record_command(dir: &Path, client: &ControlClient, order: &RecordOrder, file: &Path) -> ExitCode {
-    match record(dir, client, order, file) {
-        Ok(text) => {
-            output::print(text);
-            ExitCode::SUCCESS
-        }
-        Err(message) => {
-            output::complain(format_args!("firebrick: {message}"));
-            ExitCode::FAILURE
-        }
-    }
+    show(record(dir, client, order, file))
 }
 
 fn record(dir: &Path, client: &ControlClient, order: &RecordOrder, path: &Path) -> Result<String, String> {

@@ -32,7 +32,7 @@ pub(super) struct Requests {
     pub remarks: Vec<String>,
     /// The steps of a journey, parallel to `requests`.
     pub journey: Option<Arc<Journey>>,
-    /// What came in response when they were recorded.
+    /// The responses to the requests when they were recorded.
     pub recorded: Option<Arc<Recorded>>,
     /// Each request is sent once, without the times of the recording.
     pub once: bool,

@@ -124,16 +124,7 @@ pub(super) fn checks(flags: &mut Flags<'_>, format: Format) -> Checks {
 }
 
 fn sha256(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || {
+    text::from_hex(text.trim()).ok_or_else(|| {
         format!("{text:?} is not a SHA-256 hash: expected 64 hexadecimal digits, as sha256sum prints them")
-    };
-    let digits = text.trim();
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    let mut hash = [0; 32];
-    for (byte, at) in hash.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(hash)
+    })
 }

@@ -1,6 +1,7 @@
 //! Optional parts of the page: stages of a Firebrick server, errors, results by request, the server's statistics.
 
 use load::Outcome;
+use load::recorded::Compared;
 use report::{Axis, Block, Column, Plot, Section, Stack, Stages, Table, Unit};
 
 use crate::document::Document;
@@ -109,9 +110,7 @@ pub(super) fn comparison(outcome: &Outcome) -> Option<Section> {
     if outcome.compared.is_empty() {
         return None;
     }
-    let mut groups: Vec<_> = outcome.compared.iter().collect();
-    groups.sort_by_key(|group| std::cmp::Reverse((group.differences(), group.same)));
-    let rows = groups.iter().map(|group| {
+    let rows = Compared::ranked(&outcome.compared).into_iter().map(|group| {
         let counts = [group.same, group.status, group.length, group.body];
         let now = outcome.requests.iter().find(|request| request.name == group.name);
         let now = now.map_or(0.0, |request| Figures::of(&request.latency).p95);

@@ -107,11 +107,10 @@ fn counts(out: &mut String, document: &Document) {
 
 /// Lists how the responses of a replay compare with the recorded ones: the routes with differences first, then the others.
 fn comparison(out: &mut String, outcome: &Outcome) {
-    let mut groups: Vec<&Compared> = outcome.compared.iter().collect();
+    let groups = Compared::ranked(&outcome.compared);
     if groups.is_empty() {
         return;
     }
-    groups.sort_by_key(|group| std::cmp::Reverse((group.differences(), group.same)));
     let _ = writeln!(
         out,
         "\n  {:>9} {:>8} {:>8} {:>8}  {:>9} {:>9}   by route; the other columns are differences",

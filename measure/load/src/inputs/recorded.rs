@@ -44,7 +44,7 @@ pub struct RecordedRequests {
     pub requests: Vec<RecordedRequest>,
     /// The time of each request, relative to the first, not decreasing.
     pub times: Vec<Duration>,
-    /// What came in response, parallel to `requests`.
+    /// The recorded responses, parallel to `requests`.
     pub recorded: Recorded,
     /// Requests left out because their methods are not safe.
     pub unsafe_ones: u64,
@@ -209,7 +209,7 @@ impl Line {
     fn expected(&self, group: usize) -> Expected {
         // A body in a coding depends on Accept-Encoding, which is not sent.
         let comparable = self.coding.is_none() && self.method != "HEAD";
-        let digest = self.sha256.as_deref().filter(|_| comparable).and_then(digest);
+        let digest = self.sha256.as_deref().filter(|_| comparable).and_then(text::from_hex);
         Expected { group, status: self.status, length: self.length.filter(|_| comparable), sha256: digest }
     }
 
@@ -225,22 +225,10 @@ impl Line {
     }
 }
 
-fn digest(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    let mut bytes = [0; 32];
-    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
-}
-
 /// Reads any bytes; for fuzzing.
 ///
 /// # Panics
-/// What was read is not consistent.
+/// The requests, times and responses do not fit each other.
 pub(crate) fn fuzz(mut bytes: &[u8]) {
     let Ok(found) = recorded("fuzz", &mut bytes, true) else { return };
     assert!(found.times.is_sorted() && found.times.len() == found.requests.len());

@@ -23,7 +23,7 @@ mod token;
 pub mod url;
 
 pub use hash::fnv1a;
-pub use hex::hex;
+pub use hex::{from_hex, hex};
 pub use masked::{MASK, masked};
 pub use mistake::{Mistake, OrMistake};
 pub use number::{digits, number};
