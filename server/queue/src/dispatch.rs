@@ -303,6 +303,13 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
+    /// Changes the share of the worker on trial, in thousandths; does nothing if it is not on trial.
+    pub fn set_trial_share(&mut self, serial: Serial, share: u32) {
+        if let Some(trial) = self.trial.as_mut().filter(|trial| trial.serial == serial) {
+            trial.set_share(share);
+        }
+    }
+
     /// Adds a worker, or ends its trial: it takes requests from now on.
     pub fn worker_up(&mut self, serial: Serial, seats: u32, now: Instant, assigned: &mut Vec<Assignment>) {
         if self.trial.take_if(|trial| trial.serial == serial).is_none() {

@@ -5,6 +5,7 @@ use crate::in_flight::Served;
 use crate::kept;
 use crate::reply::{Reply, ReplyEvent};
 use crate::spool::Room;
+use crate::trial::TrialSample;
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
 use handler::{Client, Failure, PlacedRemarks, Trace};
@@ -43,6 +44,8 @@ pub(crate) struct Call {
     /// `None` if it did not.
     overdue_us: Cell<Option<u64>>,
     blamed: Cell<bool>,
+    /// Whether the app has responded with a status of 500 or more.
+    failed: Cell<bool>,
     /// The extended deadline that the request has asked for, in microseconds of the monotonic clock.
     until_us: Cell<u64>,
     /// Whether the client has not yet asked for more of a body that the app writes to a socket.
@@ -114,7 +117,7 @@ impl Call {
         trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
         let (serial, overdue_us, until_us) = (Cell::new(0), Cell::new(None), Cell::new(0));
-        let blamed = Cell::new(false);
+        let (blamed, failed) = (Cell::new(false), Cell::new(false));
         let sent_us = Cell::new(0);
         let unread = Cell::new(false);
         Call {
@@ -131,6 +134,7 @@ impl Call {
             sent_us,
             overdue_us,
             blamed,
+            failed,
             until_us,
             unread,
         }
@@ -237,6 +241,35 @@ impl Call {
         self.trace.cpu_us.set(times.cpu_us);
         self.trace.gvl_us.set(times.gvl_us);
         self.was_queued(now, times.app_us);
+    }
+
+    /// Records whether the app has responded with a status of 500 or more.
+    pub(crate) fn set_failed(&self, failed: bool) {
+        self.failed.set(failed);
+    }
+
+    /// Returns the request for the comparison of two releases, before [`Call::finished`]. `broken`: the app has broken the response off.
+    /// `None` for a probe request, and if nobody wants the response any more, which may have made it short.
+    #[cold]
+    pub(crate) fn sample(&self, times: Times, broken: bool) -> Option<TrialSample> {
+        if self.client.is_none() || self.reply.is_unwanted() {
+            return None;
+        }
+        let named = self.trace.route.borrow().clone();
+        let folded = || {
+            let name =
+                |head: &Head<'_>| text::route::Buffer::default().of_request(head.method, head.path()).into();
+            self.with_head(name)
+        };
+        let Used { allocations, queries, .. } = self.trace.used.get();
+        Some(TrialSample {
+            route: named.or_else(folded)?,
+            failed: broken || self.failed.get(),
+            app_us: times.app_us,
+            cpu_us: times.cpu_us,
+            allocations,
+            queries,
+        })
     }
 
     /// Records what the request has used.

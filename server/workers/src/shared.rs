@@ -7,6 +7,7 @@ use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
 use crate::pause::Pause;
 use crate::scoreboard::Scoreboard;
+use crate::trial::ReleaseComparison;
 use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
 use settings::Settings;
 use std::io;
@@ -34,6 +35,7 @@ pub struct Shared {
     scoreboard: Arc<Scoreboard>,
     deaths: Deaths,
     clients: Clients,
+    comparison: ReleaseComparison,
     wanted: AtomicUsize,
     /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
     blocked: [AtomicU64; 2],
@@ -64,6 +66,7 @@ impl Shared {
             scoreboard: Arc::new(Scoreboard::new(slots, layout)?),
             deaths: Deaths::default(),
             clients: Clients::default(),
+            comparison: ReleaseComparison::default(),
             wanted: AtomicUsize::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
         })
@@ -116,6 +119,11 @@ impl Shared {
     /// Returns the part that identifies the clients of waiting requests.
     pub(crate) fn clients(&self) -> &Clients {
         &self.clients
+    }
+
+    /// Returns what is known of the releases while one is on trial.
+    pub(crate) fn comparison(&self) -> &ReleaseComparison {
+        &self.comparison
     }
 
     pub fn deaths(&self) -> &Deaths {

@@ -32,15 +32,21 @@ fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
     up(&mut dispatch, 1, 4, now);
     dispatch.worker_on_trial(2, 4, 100, now, &mut Vec::new());
     let mut given = 0;
-    for _ in 0..200 {
+    for _ in 0..2_000 {
         let Admission::Go(serial) = dispatch.ask(0, 0, KEY, now).1 else { panic!("there is a seat") };
-        given += u32::from(serial == 2);
+        given += u64::from(serial == 2);
         finish(&mut dispatch, serial, 20, now);
     }
-    assert_eq!(given, 20);
+    assert!((140..260).contains(&given), "{given} of 2,000");
+    dispatch.set_trial_share(1, 900);
+    dispatch.set_trial_share(2, 0);
+    for _ in 0..100 {
+        assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1), "no share");
+        finish(&mut dispatch, 1, 20, now);
+    }
     dispatch.failed(2, 3);
     let tally = dispatch.tallies().find(|(serial, _)| *serial == 2).unwrap().1;
-    assert_eq!(tally, Tally { requests: 20, failures: 3, app_us: 400_000 });
+    assert_eq!(tally, Tally { requests: given, failures: 3, app_us: given * 20_000 });
     up(&mut dispatch, 2, 4, now);
     assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
     dispatch.pass_over(1, PassReason::Leaving);

@@ -6,6 +6,7 @@ use crate::messages::{Descriptors, End, SupervisorMessage};
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{ReplyEvent, ReplyHead};
 use crate::spool::Room;
+use crate::trial::TrialSample;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile, SharedFile};
 use handler::{Failure, Fields, FileRegion};
@@ -51,6 +52,9 @@ pub(crate) trait Owner {
     /// Gives a request of the worker time until `until_us`, in microseconds of the monotonic clock.
     fn extended(&self, serial: Serial, id: u32, until_us: u64);
 
+    /// Returns whether a release is on trial, which wants to know each request.
+    fn is_on_trial(&self) -> bool;
+
     /// Carries out the effects of a batch of frames on seats.
     fn settle(self: &Rc<Self>, end: End, settlement: Settlement);
 }
@@ -68,13 +72,22 @@ pub(crate) struct Settlement {
     pub(crate) returned: Vec<Vec<Rc<Call>>>,
     /// The number of RESUMED frames.
     pub(crate) resumed: usize,
+    /// The requests that have ended during a trial; `None` without one.
+    pub(crate) tried: Option<Vec<TrialSample>>,
     pub(crate) now: Instant,
 }
 
 impl Settlement {
-    fn new() -> Settlement {
-        let now = Instant::now();
-        Settlement { apps: Vec::new(), measured: (0, 0, 0), failed: 0, returned: Vec::new(), resumed: 0, now }
+    fn new(on_trial: bool) -> Settlement {
+        Settlement {
+            apps: Vec::new(),
+            measured: (0, 0, 0),
+            failed: 0,
+            returned: Vec::new(),
+            resumed: 0,
+            tried: on_trial.then(Vec::new),
+            now: Instant::now(),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -108,7 +121,7 @@ impl Link {
         let n = if asks { read() } else { self.socket.try_io(Interest::READABLE, read) }?;
         drop(fds);
         let mut partial = self.partial.borrow_mut();
-        let mut settlement = Settlement::new();
+        let mut settlement = Settlement::new(owner.is_on_trial());
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         if partial.is_empty() {
             let used = self.frames(&buffer[..n], owner, &mut settlement).map_err(bad)?;
@@ -196,7 +209,9 @@ impl Link {
             FrameKind::Response => {
                 let (call, response) = (self.call(frame)?, Response::decode(payload)?);
                 // If the client has gone, the status says nothing about the app.
-                settled.failed += u64::from(response.status >= 500 && !call.reply.is_unwanted());
+                let failed = response.status >= 500 && !call.reply.is_unwanted();
+                settled.failed += u64::from(failed);
+                call.set_failed(failed);
                 call.reply.on_event(match fd.map(app_stream).transpose() {
                     Ok(stream) => ReplyEvent::Head(head(&response, stream)),
                     Err(failure) => ReplyEvent::Failed(failure),
@@ -358,6 +373,9 @@ fn has_failed(frame: &Frame<'_>) -> bool {
 
 fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Settlement) {
     call.took(settled.now, times);
+    if let Some(tried) = &mut settled.tried {
+        tried.extend(call.sample(times, result.is_err()));
+    }
     if !call.reply.headed() {
         let failure = Failure::app(502, "the worker ended without a response");
         call.reply.on_event(ReplyEvent::Failed(failure));

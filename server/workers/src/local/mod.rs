@@ -16,7 +16,7 @@ use crate::messages::{End, NewLink, SupervisorMessage, ThreadMessage};
 use crate::os;
 use crate::shared::Shared;
 use crate::spool::Room;
-use queue::{PassReason, Serial};
+use queue::{PassReason, PoolIndex, Serial};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
@@ -243,9 +243,17 @@ impl Owner for Local {
         self.shared.report(SupervisorMessage::Extended { serial, link: self.index, id, until_us });
     }
 
+    fn is_on_trial(&self) -> bool {
+        self.shared.comparison().is_on()
+    }
+
     fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {
-        let Settlement { apps, measured: (count, app_us, gvl_us), failed, returned, resumed, now } =
+        let Settlement { apps, measured: (count, app_us, gvl_us), failed, returned, resumed, tried, now } =
             settlement;
+        // A trial compares workers of the default pool.
+        if let Some(tried) = tried.filter(|tried| pool == PoolIndex::DEFAULT && !tried.is_empty()) {
+            self.shared.comparison().add(serial, tried);
+        }
         let returned: Vec<_> = returned.into_iter().map(|calls| self.wait_again(calls)).collect();
         let mut assigned = Vec::new();
         let mut queue = self.shared.dispatch(pool);

@@ -152,7 +152,8 @@ impl Rack {
         // Without a body, the request has been ready since its head arrived.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
-        let measure = self.samples.next() || trace.measure.get();
+        // All of them during a trial, which compares what requests use.
+        let measure = self.samples.next() || trace.measure.get() || self.local.shared().comparison().is_on();
         trace.measure.set(measure);
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {

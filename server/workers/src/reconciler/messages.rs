@@ -280,8 +280,8 @@ pub enum Trial {
     Weigh,
     /// Let this worker, which gets no requests of clients, answer the probe requests of this code.
     Probe(Serial, ReleaseId),
-    /// Compare this worker with the others from now on.
-    Watch(Serial),
+    /// Compare this worker, which gets up to `share` per cent of the requests, with the others for this time.
+    Watch { serial: Serial, share: u32, time: Duration },
 }
 
 /// A change that concerns the server as a whole.

@@ -40,7 +40,7 @@ impl Supervisor {
             Act::Try(Trial::Read(release)) => return Some(Change::Read(release, self.read(release))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, release)) => self.probe(serial, release),
-            Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
+            Act::Try(Trial::Watch { serial, share, time }) => self.watch(serial, share, time),
             Act::Log(text) => self.log(text),
             Act::Tell { to, step } => self.followers.tell(to, step),
             Act::Reason { of, cause, why } => {

@@ -8,7 +8,7 @@ use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
 use crate::spawner::BootConfig;
-use crate::trial::{self, Figures, verdict};
+use crate::trial::{self, Figures, ShareGrowth, verdict};
 use handler::Trace;
 use queue::Tally;
 use settings::Machine;
@@ -16,6 +16,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use wire::request::{Encoder, Head, Put};
 
+/// The interval between two comparisons of the routes.
+const COMPARING: Duration = Duration::from_millis(200);
 /// How long the memory check waits for the end of a template.
 const ENDING: Duration = Duration::from_secs(1);
 
@@ -26,6 +28,10 @@ pub(super) struct Trials {
     probe: Option<Probe>,
     /// The requests that each worker had served when the comparison began.
     begun: BTreeMap<Serial, Tally>,
+    /// The share of the worker on trial; `None` without one.
+    growth: Option<ShareGrowth>,
+    /// When the routes are compared next.
+    compares_at: Option<Instant>,
 }
 
 /// The requests that the worker on trial must answer.
@@ -63,8 +69,17 @@ impl Trials {
     }
 
     /// Starts the comparison from these totals.
-    pub(super) fn watch(&mut self, tallies: BTreeMap<Serial, Tally>) {
-        self.begun = tallies;
+    fn watch(&mut self, tallies: BTreeMap<Serial, Tally>, growth: ShareGrowth) {
+        (self.begun, self.growth, self.compares_at) = (tallies, Some(growth), None);
+    }
+
+    /// Returns whether it is time to compare the routes, which costs more than looking at totals.
+    fn compares(&mut self, now: Instant, over: bool) -> bool {
+        let due = over || self.compares_at.is_none_or(|at| at <= now);
+        if due {
+            self.compares_at = Some(now + COMPARING);
+        }
+        due
     }
 
     /// Returns what worker `new`, and all others, have served since the comparison began.
@@ -176,12 +191,27 @@ impl Supervisor {
         }
     }
 
+    /// Starts the comparison of worker `new` with the others.
+    pub(super) fn watch(&mut self, new: Serial, share: u32, time: Duration) {
+        self.trials.watch(self.tallies(), ShareGrowth::new(share * 10, time, Instant::now()));
+        self.shared.comparison().begin(new);
+    }
+
     /// Compares the requests served since the comparison began, as soon as a verdict is possible.
     pub(super) fn judge(&mut self) {
-        let Some((new, over)) = self.reconciler.watched(Instant::now()) else { return };
+        let now = Instant::now();
+        let Some((new, over)) = self.reconciler.watched(now) else { return self.shared.comparison().end() };
         let [ours, theirs] = self.trials.since(new, &self.tallies());
-        if let Some(verdict) = verdict(ours, theirs, over) {
-            let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
+        if let Some(growth) = &mut self.trials.growth {
+            let share = growth.share(ours.requests, now);
+            self.shared.dispatch(PoolIndex::DEFAULT).set_trial_share(new, share);
+        }
+        let comparison = self.shared.comparison();
+        let against = if self.trials.compares(now, over) { comparison.against() } else { None };
+        let verdict = against.map(Err).or_else(|| verdict(ours, theirs, over));
+        if let Some(verdict) = verdict {
+            let by_route = || comparison.summary().map(|summary| format!("; {summary}")).unwrap_or_default();
+            let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text + &by_route()));
             self.see(Change::Tried(verdict));
         }
     }

@@ -206,7 +206,7 @@ impl Reconciler {
         self.rules.reload.course.met = true;
         self.step(format!("one worker serves {share} % of the requests for {} s", time.as_secs_f64()));
         if let Some(serial) = self.on_trial() {
-            self.acts.push(Act::Try(Trial::Watch(serial)));
+            self.acts.push(Act::Try(Trial::Watch { serial, share, time }));
         }
         self.open_trial(self.rules.reload.course.new, share);
     }

@@ -1,0 +1,162 @@
+//! Compares the requests of two releases to one route.
+
+use super::odds::{EventCounts, log_evidence};
+use super::side::{RouteSide, TrialFigure};
+use super::spread::Spread;
+
+/// A question about a route, with the part of the allowed false alarms that it may use. The parts of all questions make 1.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    figure: TrialFigure,
+    quantile: f64,
+    /// How much larger the figure may be, in steps of an eighth of an octave: 2 are 19 %, 3 are 30 %, 4 are 41 %.
+    margin: usize,
+    part: f64,
+}
+
+/// The part of the failures.
+const FAILURES: f64 = 0.4;
+
+/// A new worker gets less load than the others, which hides little and invents nothing; but its processor caches are colder.
+const QUESTIONS: [Question; 7] = [
+    Question { figure: TrialFigure::Time, quantile: 0.5, margin: 2, part: 0.1 },
+    Question { figure: TrialFigure::Time, quantile: 0.95, margin: 3, part: 0.1 },
+    Question { figure: TrialFigure::Time, quantile: 0.99, margin: 4, part: 0.1 },
+    Question { figure: TrialFigure::Cpu, quantile: 0.5, margin: 2, part: 0.1 },
+    Question { figure: TrialFigure::Allocations, quantile: 0.5, margin: 2, part: 0.1 },
+    Question { figure: TrialFigure::Queries, quantile: 0.5, margin: 3, part: 0.05 },
+    Question { figure: TrialFigure::Queries, quantile: 0.95, margin: 3, part: 0.05 },
+];
+
+/// An answer to a question: how strongly it speaks against the new release.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TrialFinding {
+    /// The natural logarithm of the evidence, times the question's part.
+    pub(super) log_evidence: f64,
+    /// The finding as a sentence without its subject.
+    pub(super) text: String,
+}
+
+/// Returns the finding about a route that speaks most against the new release; `None` if one of them had no requests.
+pub(super) fn worst(new: &RouteSide, old: &RouteSide) -> Option<TrialFinding> {
+    let (asked, best) = QUESTIONS
+        .iter()
+        .map(|question| (question, question.part.ln() + question.log_evidence(new, old)))
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    if new.requests == 0 || old.requests == 0 {
+        return None;
+    }
+    let failed = |side: &RouteSide| EventCounts { events: side.failures, requests: side.requests };
+    let failures = FAILURES.ln() + log_evidence(failed(new), failed(old));
+    Some(if failures >= best {
+        TrialFinding { log_evidence: failures, text: failing(new, old) }
+    } else {
+        TrialFinding { log_evidence: best, text: asked.text(new, old) }
+    })
+}
+
+fn failing(new: &RouteSide, old: &RouteSide) -> String {
+    let percent = |side: &RouteSide| side.failures as f64 * 100.0 / side.requests.max(1) as f64;
+    format!(
+        "failed in {} of {} requests ({:.1} %; in the old code {:.1} %)",
+        new.failures,
+        new.requests,
+        percent(new),
+        percent(old)
+    )
+}
+
+impl Question {
+    fn log_evidence(&self, new: &RouteSide, old: &RouteSide) -> f64 {
+        let (new, old) = (new.spread(self.figure), old.spread(self.figure));
+        let above = new.above(old, self.quantile, self.margin);
+        let counts = |spread: &Spread, events| EventCounts { events, requests: spread.total() };
+        log_evidence(counts(new, above.new), counts(old, above.old))
+    }
+
+    fn text(&self, new: &RouteSide, old: &RouteSide) -> String {
+        let percentile = self.quantile * 100.0;
+        let value = |side: &RouteSide| side.spread(self.figure).quantile(self.quantile);
+        let (new, old) = (value(new), value(old));
+        let ms = |us: u32| f64::from(us) / 1e3;
+        match self.figure {
+            TrialFigure::Time => format!("p{percentile:.0} is {:.1} ms, was {:.1} ms", ms(new), ms(old)),
+            TrialFigure::Cpu => {
+                format!("p{percentile:.0} of its processor time is {:.1} ms, was {:.1} ms", ms(new), ms(old))
+            }
+            TrialFigure::Allocations => format!("allocates about {new} objects, before {old}"),
+            TrialFigure::Queries => format!("makes {new} queries (p{percentile:.0}), before {old}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::{TrialSample, WARMING};
+
+    fn side(count: u64, cold: bool, sample: impl Fn(u64) -> TrialSample) -> RouteSide {
+        let mut side = RouteSide::default();
+        (0..count + if cold { WARMING } else { 0 }).for_each(|n| side.add(&sample(n), cold));
+        side
+    }
+
+    fn sample(ms: u32) -> TrialSample {
+        TrialSample {
+            route: "a#b".into(),
+            failed: false,
+            app_us: ms * 1000,
+            cpu_us: Some(ms * 500),
+            allocations: Some(10_000),
+            queries: Some(5),
+        }
+    }
+
+    #[test]
+    fn the_parts_make_one() {
+        let all: f64 = FAILURES + QUESTIONS.iter().map(|question| question.part).sum::<f64>();
+        assert!((all - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_figure_is_found_and_named() {
+        let old = side(300, false, |n| sample(20 + (n % 3) as u32));
+        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old).unwrap();
+        let good = finding(|n| sample(20 + (n % 3) as u32));
+        assert!(good.log_evidence < 0.0, "{good:?}");
+        let slow = finding(|n| TrialSample { cpu_us: Some(10_000), ..sample(32 + (n % 3) as u32) });
+        assert!(
+            slow.log_evidence > 10.0 && slow.text.starts_with("p50 is 3") && slow.text.contains("was 2"),
+            "{slow:?}"
+        );
+        let tail = finding(|n| sample(if n % 5 == 0 { 80 } else { 20 }));
+        assert!(tail.log_evidence > 5.0 && tail.text.starts_with('p'), "{tail:?}");
+        let cpu = finding(|n| TrialSample { cpu_us: Some(18_000), ..sample(20 + (n % 3) as u32) });
+        assert!(cpu.log_evidence > 10.0 && cpu.text.contains("processor time"), "{cpu:?}");
+        let allocating =
+            finding(|n| TrialSample { allocations: Some(20_000), ..sample(20 + (n % 3) as u32) });
+        assert!(allocating.log_evidence > 10.0 && allocating.text.contains("objects"), "{allocating:?}");
+        let asking = finding(|n| TrialSample { queries: Some(42), ..sample(20 + (n % 3) as u32) });
+        assert!(
+            asking.log_evidence > 10.0
+                && asking.text.starts_with("makes 4")
+                && asking.text.contains("before 5"),
+            "{asking:?}"
+        );
+        let failing = finding(|n| TrialSample { failed: n % 8 == 0, ..sample(20 + (n % 3) as u32) });
+        assert!(failing.log_evidence > 10.0, "{failing:?}");
+        assert_eq!(failing.text, "failed in 7 of 56 requests (12.5 %; in the old code 0.0 %)");
+    }
+
+    #[test]
+    fn cold_requests_and_less_of_anything_count_for_nothing() {
+        let old = side(300, false, |_| sample(20));
+        let cold = side(0, true, |_| sample(500));
+        assert!(worst(&cold, &old).unwrap().log_evidence < 0.0);
+        let better = TrialSample { cpu_us: Some(10), allocations: Some(1), queries: Some(0), ..sample(1) };
+        let fast = side(100, true, |_| better.clone());
+        assert!(worst(&fast, &old).unwrap().log_evidence < 0.0);
+        assert_eq!(worst(&RouteSide::default(), &old), None);
+        assert_eq!(worst(&cold, &RouteSide::default()), None);
+    }
+}
