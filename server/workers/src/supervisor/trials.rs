@@ -208,7 +208,11 @@ impl Supervisor {
         }
         let comparison = self.shared.comparison();
         let against = if self.trials.compares(now, over) { comparison.against() } else { None };
-        let verdict = against.map(Err).or_else(|| verdict(ours, theirs, over));
+        let named = |why: String| match comparison.suspect() {
+            Some(suspect) => format!("{why}; most suspicious: {suspect}"),
+            None => why,
+        };
+        let verdict = against.map(Err).or_else(|| Some(verdict(ours, theirs, over)?.map_err(named)));
         if let Some(verdict) = verdict {
             let by_route = || comparison.summary().map(|summary| format!("; {summary}")).unwrap_or_default();
             let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text + &by_route()));

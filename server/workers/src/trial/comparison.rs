@@ -72,7 +72,7 @@ impl ReleaseComparison {
     pub fn against(&self) -> Option<String> {
         let routes = self.routes();
         let alarm = alarm(&routes);
-        let (route, finding) = worst(&routes).filter(|(_, finding)| finding.log_evidence >= alarm)?;
+        let (route, finding) = worst(&routes, alarm).filter(|(_, finding)| finding.log_evidence >= alarm)?;
         let odds = finding.log_evidence - alarm - FALSE_ALARMS.ln();
         Some(format!("{route} {} ({})", finding.text, chance(odds)))
     }
@@ -100,7 +100,7 @@ impl ReleaseComparison {
             let rest = if few.len() > NAMED { ", …" } else { "" };
             parts.push(format!("{} with too few requests to tell ({}{rest})", few.len(), named.join(", ")));
         }
-        let suspect = worst(&routes)
+        let suspect = worst(&routes, alarm)
             .map(|(route, finding)| (route, finding.log_evidence - alarm - FALSE_ALARMS.ln(), finding.text));
         if let Some((route, odds, text)) = suspect.filter(|(_, odds, _)| *odds >= SUSPICIOUS) {
             parts.push(format!(
@@ -109,6 +109,14 @@ impl ReleaseComparison {
             ));
         }
         Some(parts.join(", "))
+    }
+
+    /// Returns the route and the finding that speak most against the new release, however little that is; `None` if nothing does.
+    pub fn suspect(&self) -> Option<String> {
+        let routes = self.routes();
+        let (route, finding) =
+            worst(&routes, alarm(&routes)).filter(|(_, finding)| finding.log_evidence > 0.0)?;
+        Some(format!("{route} {}", finding.text))
     }
 
     fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, [RouteSide; 2]>> {
@@ -123,8 +131,9 @@ fn alarm(routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> f64 {
 }
 
 /// Returns the finding that speaks most against the new release.
-fn worst(routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> Option<(&Arc<str>, TrialFinding)> {
-    let findings = routes.iter().filter_map(|(route, [new, old])| Some((route, findings::worst(new, old)?)));
+fn worst(routes: &HashMap<Arc<str>, [RouteSide; 2]>, alarm: f64) -> Option<(&Arc<str>, TrialFinding)> {
+    let findings =
+        routes.iter().filter_map(|(route, [new, old])| Some((route, findings::worst(new, old, alarm)?)));
     findings.max_by(|(_, one), (_, other)| one.log_evidence.total_cmp(&other.log_evidence))
 }
 

@@ -18,14 +18,15 @@ struct Question {
 const FAILURES: f64 = 0.4;
 
 /// A new worker gets less load than the others, which hides little and invents nothing; but its processor caches are colder.
+/// In the order in which a cause comes before its effects.
 const QUESTIONS: [Question; 7] = [
+    Question { figure: TrialFigure::Queries, quantile: 0.5, margin: 3, part: 0.05 },
+    Question { figure: TrialFigure::Queries, quantile: 0.95, margin: 3, part: 0.05 },
+    Question { figure: TrialFigure::Allocations, quantile: 0.5, margin: 2, part: 0.1 },
+    Question { figure: TrialFigure::Cpu, quantile: 0.5, margin: 2, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: 0.5, margin: 2, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: 0.95, margin: 3, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: 0.99, margin: 4, part: 0.1 },
-    Question { figure: TrialFigure::Cpu, quantile: 0.5, margin: 2, part: 0.1 },
-    Question { figure: TrialFigure::Allocations, quantile: 0.5, margin: 2, part: 0.1 },
-    Question { figure: TrialFigure::Queries, quantile: 0.5, margin: 3, part: 0.05 },
-    Question { figure: TrialFigure::Queries, quantile: 0.95, margin: 3, part: 0.05 },
 ];
 
 /// An answer to a question: how strongly it speaks against the new release.
@@ -37,22 +38,22 @@ pub(super) struct TrialFinding {
     pub(super) text: String,
 }
 
-/// Returns the finding about a route that speaks most against the new release; `None` if one of them had no requests.
-pub(super) fn worst(new: &RouteSide, old: &RouteSide) -> Option<TrialFinding> {
-    let (asked, best) = QUESTIONS
-        .iter()
-        .map(|question| (question, question.part.ln() + question.log_evidence(new, old)))
-        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+/// Returns the finding about a route that speaks most against the new release, or, of those whose evidence is `alarm` or more (a logarithm), the
+/// one that may be the cause of the others. `None` if one of the releases had no requests.
+pub(super) fn worst(new: &RouteSide, old: &RouteSide, alarm: f64) -> Option<TrialFinding> {
     if new.requests == 0 || old.requests == 0 {
         return None;
     }
     let failed = |side: &RouteSide| EventCounts { events: side.failures, requests: side.requests };
-    let failures = FAILURES.ln() + log_evidence(failed(new), failed(old));
-    Some(if failures >= best {
-        TrialFinding { log_evidence: failures, text: failing(new, old) }
-    } else {
-        TrialFinding { log_evidence: best, text: asked.text(new, old) }
-    })
+    let failures = (None, FAILURES.ln() + log_evidence(failed(new), failed(old)));
+    let asked =
+        |question: &'static Question| (Some(question), question.part.ln() + question.log_evidence(new, old));
+    let all: Vec<_> = std::iter::once(failures).chain(QUESTIONS.iter().map(asked)).collect();
+    let first = all.iter().find(|(_, evidence)| *evidence >= alarm);
+    let (question, log_evidence) =
+        *first.or_else(|| all.iter().max_by(|one, other| one.1.total_cmp(&other.1)))?;
+    let text = question.map_or_else(|| failing(new, old), |question| question.text(new, old));
+    Some(TrialFinding { log_evidence, text })
 }
 
 fn failing(new: &RouteSide, old: &RouteSide) -> String {
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn each_figure_is_found_and_named() {
         let old = side(300, false, |n| sample(20 + (n % 3) as u32));
-        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old).unwrap();
+        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old, 10.0).unwrap();
         let good = finding(|n| sample(20 + (n % 3) as u32));
         assert!(good.log_evidence < 0.0, "{good:?}");
         let slow = finding(|n| TrialSample { cpu_us: Some(10_000), ..sample(32 + (n % 3) as u32) });
@@ -152,11 +153,11 @@ mod tests {
     fn cold_requests_and_less_of_anything_count_for_nothing() {
         let old = side(300, false, |_| sample(20));
         let cold = side(0, true, |_| sample(500));
-        assert!(worst(&cold, &old).unwrap().log_evidence < 0.0);
+        assert!(worst(&cold, &old, 9.0).unwrap().log_evidence < 0.0);
         let better = TrialSample { cpu_us: Some(10), allocations: Some(1), queries: Some(0), ..sample(1) };
         let fast = side(100, true, |_| better.clone());
-        assert!(worst(&fast, &old).unwrap().log_evidence < 0.0);
-        assert_eq!(worst(&RouteSide::default(), &old), None);
-        assert_eq!(worst(&cold, &RouteSide::default()), None);
+        assert!(worst(&fast, &old, 9.0).unwrap().log_evidence < 0.0);
+        assert_eq!(worst(&RouteSide::default(), &old, 9.0), None);
+        assert_eq!(worst(&cold, &RouteSide::default(), 9.0), None);
     }
 }

@@ -34,8 +34,8 @@ section! { Category::Reload;
         key: "reload.watch",
         flags: &[long("reload-watch", "TIME")],
         default: "10s",
-        more: "The reload ends if the new worker dies, fails (5xx) more often than the old workers, or is much slower. Not in \
-               development.",
+        more: "The reload ends if the new worker dies, or if one of its routes fails (5xx) more often, takes longer or uses more than in the \
+               old workers. Not in development.",
         reloadable: true,
     }
     /// Number of workers to replace at a time
