@@ -3,6 +3,7 @@
 # `firebrick leaks`: two heap dumps of a worker by forked processes, and what has grown between them.
 
 require "support/case"
+require "support/rails_app"
 
 LEAKS_APP = <<~'RUBY'
   text = { "content-type" => "text/plain" }
@@ -85,7 +86,7 @@ class LeaksTest < Case
 
   it "names the line with --trace, and stops recording" do
     own = server
-    report = leaks(own, "/leak", "/ring", time: "4s", args: ["--trace"])
+    report = leaks(own, "/leak", "/ring", time: "8s", args: ["--trace"])
     first = report["growth"].first
     assert_equal ["String", "#{own.path('config.ru')}:#{LEAK_LINE + 1}"], first.values_at("class", "at")
     assert report.dig("after", "after", "traced")
@@ -93,6 +94,201 @@ class LeaksTest < Case
     again = leaks(own, "/ring", time: "1s")
     refute again.dig("before", "after", "traced"), "it still records"
     assert_empty(again["growth"].filter_map { |one| one["at"] })
+  end
+
+  # The routes of what grows at a line, as [route, share].
+  def routes_at(report, line)
+    found = report["growth"].find { |one| one["at"].to_s.end_with?(line) }
+    assert found, "nothing grows at #{line}: #{report['growth']}"
+    found.fetch("routes").map { |one| one.values_at("route", "share") }
+  end
+
+  # Returns the number of the line with the mark.
+  def line_of(app, mark) = app.lines.index { |line| line.include?(mark) } + 1
+
+  ROUTED_APP = <<~'RUBY'
+    KEPT = []
+    LOCK = Mutex.new
+    KEEP = ->(text) { LOCK.synchronize { KEPT << text } }
+    run lambda { |env|
+      # The app is loaded in another process.
+      $thread ||= Thread.new { loop { sleep 0.002; KEEP["t" * 2000] } } # thread
+      case env["PATH_INFO"]
+      when "/show", "/index"
+        env["firebrick.route"] = "posts##{env["PATH_INFO"].delete("/")}"
+        texts = env["PATH_INFO"] == "/show" ? 9 : 1
+        texts.times { KEEP["x" * 2000] } # shared
+      when "/wait"
+        env["firebrick.route"] = "posts#wait"
+        sleep 0.05
+        KEEP[Enumerator.new { |all| loop { all << "w" * 2000 } }.next] # waited
+      when "/else" then KEEP["e" * 2000] # else
+      when "/started" then env["firebrick.route"] = "posts#started"; Thread.new { KEEP["s" * 2000] }.join # started
+      end
+      [200, {}, ["fine"]]
+    }
+  RUBY
+
+  # Each path is requested by a client of its own, so that requests overlap.
+  def routed(own, *paths)
+    paths.each { |path| 20.times { get(path, to: own) } }
+    command = begin_leaks(own, "4s", "--json", "--trace")
+    clients = paths.map { |path| Thread.new { get(path, to: own) while command.alive? } }
+    clients.each(&:join)
+    out, err, code = command.value
+    assert_equal 0, code, err
+    JSON.parse(out)
+  end
+
+  [["threads", { threads: "4:4", fibers: nil }], ["fibers", { threads: "1:1", settings: { fibers: 20 } }]].each do |mode, options|
+    it "names the routes that leak, in #{mode}" do
+      own = start(app: ROUTED_APP, workers: 1, **options)
+      report = routed(own, "/show", "/index", "/wait", "/else", "/started")
+      at = ->(mark) { routes_at(report, "config.ru:#{line_of(ROUTED_APP, "# #{mark}")}") }
+      shared = at["shared"]
+      assert_equal %w[posts#show posts#index], shared.map(&:first).first(2), shared
+      assert_in_delta 1, shared.first(2).sum(&:last), 0.05
+      assert_operator shared[0].last, :>, 0.6
+      { "waited" => "posts#wait", "else" => "(other)", "thread" => "(none)", "started" => "(none)" }.each do |mark, route|
+        first, share = at[mark].first
+        assert_equal route, first, "#{mark}: #{at[mark]}"
+        assert_operator share, :>, 0.95, "#{mark}: #{at[mark]}"
+      end
+      again = leaks(own, "/show", time: "1s")
+      assert_empty(again["growth"].flat_map { |one| one["routes"].to_a }, "it still records")
+    end
+  end
+
+  it "shows the routes in the table, the leaking one first" do
+    own = start(app: ROUTED_APP.lines.reject { |line| line.include?("# thread") }.join, workers: 1)
+    command = begin_leaks(own, "4s", "--trace")
+    out, err, code = beside(command, own, "/show", "/else")
+    assert_equal 0, code, err
+    titles, first = out.lines.drop_while { |line| !line.include?("bytes/request") }
+    assert_match(/allocated at +route$/, titles)
+    assert_match(/String +config\.ru:\d+ +posts#show \d+ %$/, first)
+    assert_match(/ \(other\) \d+ %$/, out)
+  end
+
+  it "knows the routes of a worker whose heap the app compacts by itself, and turns that on again" do
+    skip "this Ruby cannot compact" unless GC.respond_to?(:auto_compact=)
+    app = <<~'RUBY'
+      GC.auto_compact = true rescue (puts "none")
+      KEPT = []
+      run lambda { |env|
+        env["firebrick.route"] = "posts#show"
+        KEPT << "x" * 2000
+        GC.start if KEPT.size % 50 == 0
+        [200, {}, [GC.auto_compact.to_s]]
+      }
+    RUBY
+    own = start(app: app, workers: 1)
+    skip "this system cannot compact" unless get("/", to: own).body == "true"
+    report = leaks(own, "/", time: "4s", args: ["--trace"])
+    assert_equal "posts#show", routes_at(report, "config.ru:5").dig(0, 0)
+    assert_operator routes_at(report, "config.ru:5").dig(0, 1), :>, 0.95
+    wait_until("compaction is on again") { get("/", to: own).body == "true" }
+  end
+
+  it "knows nothing of objects that the app's own compaction may have moved, and goes on" do
+    skip "this Ruby cannot compact" unless GC.respond_to?(:compact)
+    app = <<~'RUBY'
+      KEPT = []
+      run lambda { |env|
+        env["firebrick.route"] = "posts#show"
+        env["PATH_INFO"] == "/compact" ? GC.compact : KEPT << "x" * 2000
+        [200, {}, ["fine"]]
+      }
+    RUBY
+    own = start(app: app, workers: 1)
+    command = begin_leaks(own, "6s", "--json", "--trace")
+    until_compacted = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 4
+    while command.alive?
+      20.times { get("/", to: own) }
+      get("/compact", to: own) if Process.clock_gettime(Process::CLOCK_MONOTONIC) < until_compacted
+    end
+    out, err, code = command.value
+    assert_equal 0, code, err
+    shares = routes_at(JSON.parse(out), "config.ru:4").to_h
+    # Ruby 3.1 forgets the places, too.
+    assert_includes [%w[posts#show], %w[(unknown) posts#show]], shares.keys.sort
+    after = JSON.parse(out).dig("after", "groups").select { |group| group["class"] == "String" && group["bytes"] > 100_000 }
+    unknown = after.flat_map { |group| group["at"] ? group["routes"].select { |one| one["route"] == "(unknown)" } : [group] }
+    assert_operator unknown.sum { |one| one["count"] }, :>, 100
+  end
+
+  it "leaves no recording in a process that the app forks" do
+    app = <<~'RUBY'
+      require "objspace"
+      run lambda { |env|
+        reader, writer = IO.pipe
+        pid = fork do
+          writer.write(ObjectSpace.allocation_sourcefile("x" * 3000).inspect)
+          exit!(0)
+        end
+        writer.close
+        Process.wait(pid)
+        [200, {}, ["#{reader.read} #{ObjectSpace.allocation_sourcefile("x" * 3000) ? 'on' : 'off'}"]]
+      }
+    RUBY
+    own = start(app: app, workers: 1)
+    assert_equal "nil off", get("/", to: own).body
+    command = begin_leaks(own, "4s", "--trace")
+    wait_until("it records") { get("/", to: own).body == "nil on" }
+    assert_equal 0, command.value.last
+    assert_equal "nil off", get("/", to: own).body
+  end
+
+  it "takes the names of Sinatra's routes" do
+    skip "sinatra is not installed" unless system(ENV.fetch("RUBY", "ruby"), "-e", "gem 'sinatra'", out: File::NULL, err: File::NULL)
+    app = <<~'RUBY'
+      require "sinatra/base"
+      KEPT = []
+      class App < Sinatra::Base
+        get("/carts/:id") { KEPT << "c" * 2000; "kept" } # leak
+        get("/posts/:id") { "p" * 2000 }
+      end
+      run App
+    RUBY
+    own = start(app: app, workers: 1)
+    report = leaks(own, "/carts/7", "/posts/7", time: "4s", args: ["--trace"])
+    assert_match(/\Aconfig\.ru:#{line_of(app, '# leak')}\z/, report["growth"].first["at"].delete_prefix("#{own.dir}/"))
+    assert_equal "GET /carts/:id", report["growth"].first.dig("routes", 0, "route")
+  end
+
+  it "takes the names of Rails' actions" do
+    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    controller = <<~'RUBY'
+      class LeaksController < ActionController::Base
+        KEPT = []
+
+        def show
+          KEPT << "c" * 20_000 # leak
+          head :ok
+        end
+
+        def index = head(:ok)
+      end
+    RUBY
+    table = RailsApp.files.fetch("config/routes.rb").sub(/^end\s*\z/, "  get \"/x/:action\", controller: \"leaks\"\nend\n")
+    files = { "app/controllers/leaks_controller.rb" => controller, "config/routes.rb" => table }
+    own = start(**RailsApp.options(workers: 1, threads: "1:1", files: files))
+    report = leaks(own, "/x/show", "/x/index", time: "6s", args: ["--trace"])
+    leak = "app/controllers/leaks_controller.rb:#{line_of(controller, '# leak')}"
+    assert_equal leak, report["growth"].first["at"].delete_prefix("#{own.dir}/")
+    assert_equal "leaks#show", report["growth"].first.dig("routes", 0, "route")
+    assert_operator report["growth"].first.dig("routes", 0, "share"), :>, 0.95
+  end
+
+  it "stops recording when the command is killed, at the latest after its time" do
+    own = server
+    # What is left of a killed command.
+    socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
+    socket.write("POST /heap?dump=0&trace=3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    assert_match(%r{\AHTTP/1.1 200}, socket.read)
+    assert leaks(own, "/leak", time: "1s").dig("before", "after", "traced"), "it does not record"
+    sleep 3
+    refute leaks(own, "/leak", time: "1s").dig("before", "after", "traced"), "it still records"
   end
 
   it "says that nothing grows" do

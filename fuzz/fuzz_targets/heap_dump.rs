@@ -17,6 +17,10 @@ fuzz_target!(|input: (u8, &[u8])| {
     let read_in_pieces = read(bytes, usize::from(piece).max(1));
     if let Ok(snapshot) = &read_in_pieces {
         assert_eq!(snapshot.groups.iter().map(|group| group.count).sum::<u64>(), snapshot.objects);
+        // Objects before the first route in the stream belong to none.
+        for group in &snapshot.groups {
+            assert!(group.routes.iter().map(|route| route.count).sum::<u64>() <= group.count);
+        }
     }
     if bytes.len() < 64 << 10 {
         assert_eq!(read_in_pieces, read(bytes, bytes.len().max(1)));

@@ -1,7 +1,8 @@
 //! The heap of a worker: the stream that its forked child writes, read into counts by class and place.
 //!
 //! The stream is a sequence of lines of JSON: those of Ruby's `ObjectSpace.dump_all`, and some of the worker's own
-//! (`worker/lib/firebrick/heap.rb`): `stopped_us`, `before` and `after` the child's collection, and as the last one `done` or `error`.
+//! (`worker/lib/firebrick/heap.rb`): `stopped_us`, `before` and `after` the child's collection, and as the last one `done` or `error`. While
+//! allocations are recorded, lines with `route` and `name` number the routes, and the lines of objects have such a number (`server/ground/wire/src/dump.rs`).
 //!
 //! Contract:
 //! 1. [`HeapReader`] takes any bytes. Its memory is bounded by the numbers of classes and places, not by the length of the stream or of a
@@ -25,6 +26,8 @@ const EXAMPLES: usize = 3;
 const EXAMPLE: usize = 60;
 /// The longest chain of classes that is followed to a name.
 const CHAIN: usize = 64;
+/// The longest name of a route, in bytes.
+const LONGEST_ROUTE: usize = 200;
 
 /// The wishes of a client about a worker's heap, as the query of `POST /heap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,6 +85,16 @@ pub struct HeapSnapshot {
     pub groups: Vec<HeapGroup>,
 }
 
+/// The objects of a group that requests of one route have allocated.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeapRoute {
+    /// `(other)`: requests without a route; `(none)`: code that serves no request; `(unknown)`: it was not recorded.
+    pub route: String,
+    pub count: u64,
+    pub bytes: u64,
+}
+
 /// The figures of Ruby's heap and of malloc.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -109,6 +122,9 @@ pub struct HeapGroup {
     pub at: Option<String>,
     pub count: u64,
     pub bytes: u64,
+    /// The same by route, the most bytes first, if places were recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<HeapRoute>,
     /// Masked beginnings of some of its Strings, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
@@ -135,6 +151,7 @@ struct Line<'a> {
     #[serde(borrow)]
     file: Option<Cow<'a, str>>,
     line: Option<u64>,
+    route: Option<u16>,
     stopped_us: Option<u64>,
     before: Option<HeapFigures>,
     after: Option<HeapFigures>,
@@ -163,6 +180,9 @@ struct Counted {
     examples: Vec<String>,
 }
 
+/// A number and the bytes of so many objects.
+type Sum = (u64, u64);
+
 /// The mark of an omission in a long line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Skip {
@@ -188,6 +208,10 @@ pub struct HeapReader {
     /// Groups by class (its address, or a number in `labels`) and place (a number in `places`).
     groups: HashMap<(u64, u32), Counted>,
     places: HashMap<String, u32>,
+    /// Parts of the groups by the numbers of routes; `None`: not recorded.
+    parts: HashMap<(u64, u32, Option<u16>), Sum>,
+    /// Names of the routes, by number; empty if the dump has no routes.
+    routes: HashMap<u16, String>,
     /// Names for objects without a class of their own.
     labels: Vec<String>,
     done: bool,
@@ -196,6 +220,19 @@ pub struct HeapReader {
 
 /// The place that is not known.
 const NOWHERE: u32 = 0;
+/// The name of a route that is not known.
+const UNKNOWN: &str = "(unknown)";
+
+impl HeapRoute {
+    /// Returns the routes of a group, the most bytes first.
+    fn all(sums: HashMap<&str, Sum>) -> Vec<HeapRoute> {
+        let route =
+            |(route, (count, bytes)): (&str, Sum)| HeapRoute { route: route.to_owned(), count, bytes };
+        let mut all: Vec<HeapRoute> = sums.into_iter().map(route).collect();
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.route.cmp(&b.route)));
+        all
+    }
+}
 
 impl HeapReader {
     /// `examples`: keep masked beginnings of Strings.
@@ -208,6 +245,8 @@ impl HeapReader {
             classes: HashMap::new(),
             groups: HashMap::new(),
             places: HashMap::new(),
+            parts: HashMap::new(),
+            routes: HashMap::new(),
             labels: vec!["(other)".to_owned()],
             done: false,
             error: None,
@@ -253,8 +292,16 @@ impl HeapReader {
             into.examples.extend(counted.examples);
             into.examples.truncate(EXAMPLES);
         }
-        let group = |((class, place), Counted { count, bytes, examples }): ((String, u32), Counted)| {
-            HeapGroup { class, at: places[place as usize].clone(), count, bytes, examples }
+        let mut routes: HashMap<(String, u32), HashMap<&str, Sum>> = HashMap::new();
+        for ((class, place, route), (count, bytes)) in std::mem::take(&mut self.parts) {
+            let name = names.entry(class).or_insert_with(|| self.name(class)).clone();
+            let route = route.and_then(|route| self.routes.get(&route)).map_or(UNKNOWN, String::as_str);
+            let sum = routes.entry((name, place)).or_default().entry(route).or_default();
+            *sum = (sum.0 + count, sum.1.saturating_add(bytes));
+        }
+        let group = |(key, Counted { count, bytes, examples }): ((String, u32), Counted)| {
+            let routes = HeapRoute::all(routes.remove(&key).unwrap_or_default());
+            HeapGroup { class: key.0, at: places[key.1 as usize].clone(), count, bytes, routes, examples }
         };
         let mut groups: Vec<HeapGroup> = merged.into_iter().map(group).collect();
         groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| (&a.class, &a.at).cmp(&(&b.class, &b.at))));
@@ -364,6 +411,7 @@ impl HeapReader {
 
     fn take(&mut self, read: Line<'_>, line: &[u8]) {
         let Some(kind) = &read.kind else { return self.take_fact(read) };
+        let route = read.route;
         let Some(bytes) = read.memsize else { return };
         let class = address(read.class.as_deref());
         if matches!(&**kind, "CLASS" | "MODULE") && self.classes.len() < MOST_READ {
@@ -399,12 +447,25 @@ impl HeapReader {
         let counted = self.groups.entry(key).or_default();
         counted.count += 1;
         counted.bytes = counted.bytes.saturating_add(bytes);
+        if key.1 != NOWHERE && !self.routes.is_empty() {
+            let mut part = (key.0, key.1, route);
+            if self.parts.len() >= MOST_READ && !self.parts.contains_key(&part) {
+                part.2 = None;
+            }
+            let sum = self.parts.entry(part).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(bytes));
+        }
         if self.examples && kind == "STRING" && counted.examples.len() < EXAMPLES {
             counted.examples.extend(example(line));
         }
     }
 
     fn take_fact(&mut self, read: Line<'_>) {
+        if let (Some(route), Some(name)) = (read.route, read.name)
+            && name.len() <= LONGEST_ROUTE
+        {
+            self.routes.insert(route, name.into_owned());
+        }
         if let Some(us) = read.stopped_us {
             self.snapshot.stopped_ms = us as f64 / 1e3;
         }

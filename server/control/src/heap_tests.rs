@@ -5,10 +5,14 @@ const DUMP: &str = r#"
 {"stopped_us":5300}
 {"before":{"pages_bytes":655360,"live_slots":10,"free_slots":2,"malloc_held":100,"malloc_used":60,"traced":true,"allocator":"glibc's malloc"}}
 {"after":{"pages_bytes":655360,"live_slots":8,"free_slots":4,"malloc_held":100,"malloc_used":50,"traced":true}}
+{"route":0, "name":"(none)"}
+{"route":2, "name":"posts#show"}
 {"type":"ROOT", "root":"vm", "references":["0x7f10"]}
-{"address":"0x9000", "type":"STRING", "class":"0x8000", "value":"token=abc and 1234567890abcdef1234", "file":"/srv/app.rb", "line":7, "memsize":3112}
-{"address":"0x9010", "type":"STRING", "class":"0x8000", "value":"plain words", "file":"/srv/app.rb", "line":7, "memsize":40}
-{"address":"0x9020", "type":"OBJECT", "class":"0x8030", "memsize":40}
+{"address":"0x9000", "route":2, "type":"STRING", "class":"0x8000", "value":"token=abc and 1234567890abcdef1234", "file":"/srv/app.rb", "line":7, "memsize":3112}
+{"address":"0x9010", "route":0, "type":"STRING", "class":"0x8000", "value":"plain words", "file":"/srv/app.rb", "line":7, "memsize":40}
+{"address":"0x9018", "type":"STRING", "class":"0x8000", "file":"/srv/app.rb", "line":7, "memsize":41}
+{"address":"0x9019", "route":9, "type":"STRING", "class":"0x8000", "file":"/srv/app.rb", "line":7, "memsize":42}
+{"address":"0x9020", "route":2, "type":"OBJECT", "class":"0x8030", "memsize":40}
 {"address":"0x9030", "type":"OBJECT", "class":"0x8040", "memsize":80}
 {"address":"0x9040", "type":"IMEMO", "class":"0x1", "imemo_type":"env", "memsize":40}
 {"address":"0x8000", "type":"CLASS", "class":"0x8010", "name":"String", "memsize":500}
@@ -33,16 +37,36 @@ fn groups(snapshot: &HeapSnapshot) -> Vec<(&str, Option<&str>, u64, u64)> {
 fn objects_are_counted_by_class_and_place() {
     let snapshot = read(false, DUMP.as_bytes(), usize::MAX).unwrap();
     let expected = [
-        ("String", Some("/srv/app.rb:7"), 2, 3152),
+        ("String", Some("/srv/app.rb:7"), 4, 3235),
         ("Class", None, 4, 2000),
         ("(anonymous subclass of Order)", None, 1, 80),
         ("(internal: env)", None, 1, 40),
         ("Order", None, 1, 40),
     ];
     assert_eq!(groups(&snapshot), expected);
-    assert_eq!((snapshot.objects, snapshot.bytes, snapshot.unreadable), (9, 5312, 1));
+    assert_eq!((snapshot.objects, snapshot.bytes, snapshot.unreadable), (11, 5395, 1));
     assert_eq!((snapshot.stopped_ms, snapshot.before.malloc_used), (5.3, Some(60)));
+    let routes: Vec<_> =
+        snapshot.groups[0].routes.iter().map(|one| (&*one.route, one.count, one.bytes)).collect();
+    assert_eq!(routes, [("posts#show", 1, 3112), ("(unknown)", 2, 83), ("(none)", 1, 40)]);
+    // Without a place an object is older than the recording.
+    assert!(snapshot.groups[1..].iter().all(|group| group.routes.is_empty()));
     assert!(snapshot.after.traced && snapshot.groups.iter().all(|group| group.examples.is_empty()));
+}
+
+#[test]
+fn a_dump_without_routes_has_none() {
+    let bare: String = DUMP.split_inclusive('\n').filter(|line| !line.starts_with("{\"route")).collect();
+    let snapshot = read(false, bare.as_bytes(), usize::MAX).unwrap();
+    assert!(snapshot.objects == 11 && snapshot.groups.iter().all(|group| group.routes.is_empty()));
+}
+
+#[test]
+fn names_of_routes_are_bounded() {
+    let long = format!("{{\"route\":2, \"name\":\"{}\"}}", "x".repeat(LONGEST_ROUTE + 1));
+    let dump = DUMP.replace("{\"route\":2, \"name\":\"posts#show\"}", &long);
+    let snapshot = read(false, dump.as_bytes(), usize::MAX).unwrap();
+    assert_eq!(snapshot.groups[0].routes[0], HeapRoute { route: UNKNOWN.to_owned(), count: 3, bytes: 3195 });
 }
 
 #[test]

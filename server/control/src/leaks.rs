@@ -7,7 +7,7 @@
 //! 3. A command that ends early leaves nothing behind: recording ends by itself.
 
 use crate::client::{ControlClient, Error, explain, reason, show};
-use crate::heap::{HeapFigures, HeapGroup, HeapLine, HeapSnapshot};
+use crate::heap::{HeapFigures, HeapGroup, HeapLine, HeapRoute, HeapSnapshot};
 use crate::table::{grid, mib, span};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -30,6 +30,9 @@ const LEAST_OBJECTS: i64 = 16;
 const LEAST_BYTES: i64 = 4 << 10;
 /// A collection that grows by so much without new objects, such as an Array of numbers.
 const LEAST_GROWN: i64 = 64 << 10;
+/// The most routes of a line, and the least share of one that is shown.
+const MOST_ROUTES: usize = 3;
+const LEAST_PART: f64 = 0.01;
 /// The share of requests that must leave an object behind.
 const LEAST_SHARE: f64 = 0.01;
 
@@ -71,8 +74,22 @@ struct Growth {
     bytes: i64,
     /// Of each request; `None` without requests.
     bytes_per_request: Option<f64>,
+    /// The routes whose objects have become more, the largest share first; only with `--trace`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<GrowingRoute>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     examples: Vec<String>,
+}
+
+/// The part of a growth that requests of one route have allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct GrowingRoute {
+    /// As in [`HeapRoute`].
+    route: String,
+    count: i64,
+    bytes: i64,
+    /// Of the bytes of all routes that grow, from 0 to 1.
+    share: f64,
 }
 
 /// Runs `firebrick leaks` for the server in `dir`.
@@ -171,7 +188,10 @@ impl Growth {
             // Objects that have only taken the place of older ones of their class do not grow.
             let count = (signed(group.count) - signed(count)).min(count_after - count_before);
             let bytes = (signed(group.bytes) - signed(bytes)).min(bytes_after - bytes_before);
-            all.extend(Growth::of(group, count, bytes, requests));
+            let routes = || GrowingRoute::all(was.map_or(&[][..], |was| &was.routes[..]), &group.routes);
+            all.extend(
+                Growth::of(group, count, bytes, requests).map(|growth| Growth { routes: routes(), ..growth }),
+            );
         }
         all.sort_by_key(|growth| std::cmp::Reverse(growth.bytes));
         all
@@ -188,8 +208,48 @@ impl Growth {
             count,
             bytes,
             bytes_per_request: (requests > 0).then(|| bytes as f64 / requests as f64),
+            routes: Vec::new(),
             examples: group.examples.clone(),
         })
+    }
+}
+
+impl GrowingRoute {
+    /// Returns the routes that have more objects, or larger ones, than before.
+    fn all(before: &[HeapRoute], after: &[HeapRoute]) -> Vec<GrowingRoute> {
+        let was = |route: &str| before.iter().find(|one| one.route == route);
+        let grown = after.iter().map(|now| {
+            let (count, bytes) = was(&now.route).map_or((0, 0), |was| (was.count, was.bytes));
+            (now, signed(now.count) - signed(count), signed(now.bytes) - signed(bytes))
+        });
+        let grown: Vec<_> = grown.filter(|(_, _, bytes)| *bytes > 0).collect();
+        let whole: i64 = grown.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut all: Vec<GrowingRoute> = grown
+            .into_iter()
+            .map(|(now, count, bytes)| GrowingRoute {
+                route: now.route.clone(),
+                count,
+                bytes,
+                share: bytes as f64 / whole as f64,
+            })
+            .collect();
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.route.cmp(&b.route)));
+        all
+    }
+
+    /// Returns the text for people, such as `posts#show 98 %`.
+    fn shown(all: &[GrowingRoute]) -> String {
+        let parts = all.iter().take(MOST_ROUTES).filter(|one| one.share >= LEAST_PART);
+        let mut shown: Vec<String> =
+            parts.map(|one| format!("{} {:.0} %", one.route, 100.0 * one.share)).collect();
+        let left = all.len() - shown.len();
+        if shown.is_empty() {
+            return "-".to_owned();
+        }
+        if left > 0 {
+            shown.push(format!("{left} more"));
+        }
+        shown.join(", ")
     }
 }
 
@@ -237,7 +297,7 @@ fn report(
         );
     }
     if !growth.is_empty() && !wish.trace {
-        out.push_str("`firebrick leaks --trace` adds where they are allocated, and makes the worker slower meanwhile.\n");
+        out.push_str("`firebrick leaks --trace` adds where they are allocated, and by which routes; it makes the worker slower meanwhile.\n");
     }
     out.push('\n');
     out.push_str(&memory(after));
@@ -247,18 +307,22 @@ fn report(
 /// Returns the table of what grows.
 fn growing(dir: &Path, growth: &[Growth], requests: u64, wish: &LeaksOrder) -> String {
     let each = |value: f64| if value >= 10.0 { grouped(value.round() as u64) } else { format!("{value:.2}") };
-    let titles = ["bytes/request", "objects/request", "bytes", "objects", "class", "allocated at"];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let titles = ["bytes/request", "objects/request", "bytes", "objects", "class", "allocated at", "route"];
+    let columns = if wish.trace { titles.len() } else { titles.len() - 1 };
+    let mut rows = vec![titles[..columns].iter().map(|title| (*title).to_owned()).collect::<Vec<_>>()];
     for one in growth.iter().take(wish.top) {
         let place = one.at.as_deref().map(|at| shortened(at, dir));
-        rows.push(vec![
+        let mut row = vec![
             one.bytes_per_request.map_or("-".to_owned(), each),
             if requests > 0 { each(one.count.max(0) as f64 / requests as f64) } else { "-".to_owned() },
             grouped(one.bytes.unsigned_abs()),
             grouped(one.count.unsigned_abs()),
             one.class.clone(),
             place.unwrap_or_else(|| "-".to_owned()),
-        ]);
+            GrowingRoute::shown(&one.routes),
+        ];
+        row.truncate(columns);
+        rows.push(row);
     }
     let grid = grid(&rows);
     let mut lines = grid.lines();
@@ -345,7 +409,7 @@ mod tests {
             at: at.map(str::to_owned),
             count,
             bytes,
-            examples: Vec::new(),
+            ..HeapGroup::default()
         };
         HeapSnapshot { groups: groups.iter().map(group).collect(), ..HeapSnapshot::default() }
     }
@@ -387,6 +451,42 @@ mod tests {
         before.unlisted_bytes = 10_000;
         let after = heap(&[("Order", None, 100, 9_000)]);
         assert_eq!(grown(&before, &after, 100), []);
+    }
+
+    #[test]
+    fn routes_of_a_growth_are_told_by_their_shares() {
+        let with_routes = |routes: &[(&str, u64)]| {
+            let mut heap = heap(&[("String", Some("a.rb:1"), 0, 0)]);
+            let routes = routes.iter().map(|(route, bytes)| HeapRoute {
+                route: (*route).to_owned(),
+                count: bytes / 10,
+                bytes: *bytes,
+            });
+            heap.groups[0].routes = routes.collect();
+            heap.groups[0].count = heap.groups[0].routes.iter().map(|one| one.count).sum();
+            heap.groups[0].bytes = heap.groups[0].routes.iter().map(|one| one.bytes).sum();
+            heap
+        };
+        let before = with_routes(&[("posts#index", 5_000), ("posts#old", 9_000)]);
+        let after = with_routes(&[
+            ("posts#show", 98_000),
+            ("posts#index", 6_500),
+            ("posts#old", 100),
+            ("posts#edit", 400),
+            ("(none)", 100),
+        ]);
+        let grown = Growth::all(&before, &after, 100);
+        let routes: Vec<_> = grown[0].routes.iter().map(|one| (&*one.route, one.count, one.bytes)).collect();
+        let expected = [
+            ("posts#show", 9_800, 98_000),
+            ("posts#index", 150, 1_500),
+            ("posts#edit", 40, 400),
+            ("(none)", 10, 100),
+        ];
+        assert_eq!(routes, expected);
+        assert_eq!(GrowingRoute::shown(&grown[0].routes), "posts#show 98 %, posts#index 2 %, 2 more");
+        assert_eq!(GrowingRoute::shown(&[]), "-");
+        assert_eq!(Growth::all(&heap(&[]), &after, 100)[0].routes.len(), 5);
     }
 
     #[test]

@@ -38,6 +38,7 @@ module Firebrick
         return if @ours.equal?(Thread.current)
 
         Native.abandon
+        Heap::Tracing.forked if defined?(Heap::Tracing)
         held = @held
         # Their numbers may be reused for other descriptors.
         @held = []

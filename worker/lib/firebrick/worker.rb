@@ -57,6 +57,8 @@ module Firebrick
       Native.stopping if @stopping
       Native.serve
       collector&.stop
+      # The process may become a template.
+      Heap::Tracing.for(0)
     end
 
     # Forks when no thread serves any more. Returns true in the child.

@@ -12,7 +12,9 @@ use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
 use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{self, Worker, worker};
-use crate::{body, collection, emit, fibers, guest, head, links, names, profile, queries, serve, waiting};
+use crate::{
+    allocations, body, collection, emit, fibers, guest, head, links, names, profile, queries, serve, waiting,
+};
 use begin::{attach, prepare, start};
 use wire::FrameKind;
 
@@ -22,6 +24,7 @@ pub(crate) fn define(module: &Module) {
     module.define_handle(c"Hints");
     queries::define(module);
     dumps::define(module);
+    allocations::define(module);
     module.define(c"wire", wire_version);
     module.define(c"prepare", prepare);
     module.define(c"start", start);

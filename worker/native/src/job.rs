@@ -16,7 +16,7 @@ use crate::recorder::Recorder;
 use crate::worker::place::place;
 use crate::worker::task::{ResponseStage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, profile, routes, waiting};
+use crate::{allocations, body, emit, env, head, profile, routes, waiting};
 use std::os::fd::RawFd;
 use wire::request::{Request, asks_to_measure};
 
@@ -54,6 +54,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     let outcome = (failed, task.status.get());
     board.recorder().end(gvl, (task.thread.index, job.link, job.id), (now_us, took_us), outcome, name);
     profile::ended(gvl, task, took_us);
+    allocations::ended(gvl, task);
     task.end(gvl);
     // With fibers every stretch of a measured request would cost readings.
     task.thread.slow.set(task.fiber.is_none() && took_us > SLOW_US);

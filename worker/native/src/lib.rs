@@ -11,9 +11,10 @@
 //!    threads wait in `guest.rs`.
 //! 5. `job.rs` takes one request from its frame to its END: `env.rs` builds its env, `head.rs`, `body.rs`, `chunks.rs` and `loan.rs` its
 //!    response, `emit.rs` the frames; `routes.rs` finds the name of its route, `queries.rs` counts those of the database.
-//! 6. `profile.rs` takes profiles, while the front orders them; `heap.rs` has the methods for heap dumps.
+//! 6. `profile.rs` takes profiles, while the front orders them; `heap.rs` has the methods for heap dumps, `allocations.rs` the routes of the objects in them.
 //! 7. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls.
 
+mod allocations;
 mod body;
 mod chunks;
 mod collection;

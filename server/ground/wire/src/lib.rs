@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod cursor;
+pub mod dump;
 pub mod frame;
 pub mod heap;
 pub mod hello;

@@ -55,8 +55,17 @@ module Firebrick
         forget_finalizers
         GC.start
         @lines.tell_figures("after")
-        ObjectSpace.dump_all(output: @pipe)
+        Tracing.on? ? dump_with_routes : ObjectSpace.dump_all(output: @pipe)
         @lines.tell("done", true)
+      end
+
+      # The native part copies the dump, and adds the route of each object to its line.
+      def dump_with_routes
+        output = IO.for_fd(Native.add_routes(@pipe.fileno), "wb")
+        output.sync = true
+        ObjectSpace.dump_all(output: output)
+        output.close
+        Native.routes_added
       end
 
       # The collection that follows must not run them: the worker's own objects have the same.

@@ -24,6 +24,7 @@ pub(crate) mod heap;
 pub(crate) mod hold;
 pub(crate) mod malloc;
 pub(crate) mod methods;
+pub(crate) mod objects;
 pub(crate) mod os;
 pub(crate) mod panics;
 pub(crate) mod poller;

@@ -129,6 +129,8 @@ pub(crate) struct Task {
     pub(crate) route: Cell<u16>,
     /// The request ([`Task::request`]) that has a number in a profile, and that number.
     pub(crate) profiled: Cell<(u64, u32)>,
+    /// The request that has allocated objects while that is recorded, and its number there ([`crate::allocations`]).
+    pub(crate) allocates: Cell<(u64, u32)>,
     /// The queries of the database so far, their time in microseconds, and when the current one began; 0: there is none.
     pub(crate) queries: Cell<u32>,
     pub(crate) queries_us: Cell<u64>,
@@ -229,6 +231,7 @@ impl Task {
             shares_process: Cell::new(false),
             route: Cell::new(0),
             profiled: Cell::new((0, 0)),
+            allocates: Cell::new((0, 0)),
             queries: Cell::new(0),
             queries_us: Cell::new(0),
             query_from_us: Cell::new(0),
@@ -256,6 +259,11 @@ impl Task {
         task.fiber.iter().for_each(|strand| strand.task.set(Some(task)));
         ALL.with(gvl, |all| all.push(task));
         task
+    }
+
+    /// Returns all tasks of the process, also those without a request.
+    pub(crate) fn all(gvl: &Gvl) -> Vec<&'static Task> {
+        ALL.with(gvl, |all| all.clone())
     }
 
     pub(crate) fn numbered(gvl: &Gvl, number: usize) -> Option<&'static Task> {

@@ -36,7 +36,7 @@ use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -444,7 +444,7 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into()))
 }
 
-/// Makes a socket blocking.
+/// Makes a socket or pipe blocking.
 ///
 /// # Errors
 /// As fcntl(2).
@@ -473,6 +473,18 @@ pub(crate) fn regular_len(fd: RawFd) -> io::Result<Option<u64>> {
         check(libc::fstat(fd, &raw mut stat))?;
         Ok((stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.st_size as u64))
     }
+}
+
+/// Opens a descriptor a second time, closed on exec.
+///
+/// # Errors
+/// As fcntl(2).
+pub(crate) fn duplicate(fd: RawFd) -> io::Result<File> {
+    if fd == -1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the descriptor is only used for the call; one that is not open is an error. -1 is none that a `BorrowedFd` may have.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map(File::from)
 }
 
 pub(crate) fn close(fd: RawFd) {
