@@ -1,10 +1,10 @@
 //! One request that is being recorded, from its head to its line.
 
-use super::body::{Bodies, Copied, Digested};
+use super::body::{Bodies, Copied, Digested, Nothing};
 use super::{Recording, chosen};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use handler::{Body, BodyStream, Ending, Exchange, Incoming, Request, Response};
+use handler::{Body, Ending, Exchange, Incoming, Request, Response};
 use serde_json::{Value, json};
 use sha2::Digest;
 use std::any::Any;
@@ -19,7 +19,7 @@ pub(crate) struct Record {
     target: String,
     version: &'static str,
     fields: Vec<(String, String)>,
-    /// Where secrets were: names of fields, `query`, `body`.
+    /// Where secrets were: names of fields, `path`, `query`, `body`.
     masked: RefCell<Vec<String>>,
     content_type: Vec<u8>,
     /// The response's is that before the server compresses it.
@@ -83,7 +83,11 @@ fn target(request: &Request, masked: &mut Vec<String>) -> String {
     if secret::form(&mut query) {
         masked.push("query".to_owned());
     }
-    let path = String::from_utf8_lossy(request.path());
+    let mut path = request.path().to_vec();
+    if secret::path(&mut path) {
+        masked.push("path".to_owned());
+    }
+    let path = String::from_utf8_lossy(&path);
     match String::from_utf8_lossy(&query) {
         query if query.is_empty() => path.into_owned(),
         query => format!("{path}?{query}"),
@@ -108,10 +112,19 @@ impl Record {
             Body::Empty => {}
             Body::Bytes(bytes) => self.bodies.send(bytes),
             Body::Kept(kept) => self.bodies.send(kept.body()),
-            Body::File(_) | Body::Tunnel { .. } => self.bodies.cannot_digest(),
+            Body::Tunnel { .. } => self.bodies.cannot_digest(),
+            // The response to a HEAD has the file, too, for its length.
+            Body::File(_) if self.method == "HEAD" => {}
+            Body::File(region) => {
+                let (region, length) = (region.clone(), region.len.to_string());
+                // A stream is as long as the field says.
+                response.fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-length"));
+                response.fields.push(b"Content-Length", length.as_bytes());
+                response.body = Body::Stream(Digested::file(region, &self.bodies));
+            }
             Body::Stream(stream) => {
                 let body = std::mem::replace(stream, Box::new(Nothing));
-                *stream = Box::new(Digested { body, bodies: self.bodies.clone() });
+                *stream = Digested::stream(body, &self.bodies);
             }
         }
     }
@@ -183,17 +196,5 @@ impl Record {
             Ok(text) => put("body", text.into()),
             Err(_) => put("body_base64", STANDARD.encode(&kept).into()),
         }
-    }
-}
-
-/// Takes the place of a body for a moment.
-struct Nothing;
-
-impl BodyStream for Nothing {
-    fn poll_chunk(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<handler::Chunk, handler::Failure>>> {
-        std::task::Poll::Ready(None)
     }
 }

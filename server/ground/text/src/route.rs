@@ -74,16 +74,20 @@ impl Buffer {
 }
 
 /// Returns whether a segment of a path is a number, begins with one as Rails' parameters do (`12-a-title`), or is a UUID, a hexadecimal number of
-/// eight digits or more, or a long token. Words are none of these, even words of the letters a to f.
+/// eight digits or more, a long token, or one that was masked ([`crate::secret::path`]). Words are none of these, even words of the letters a to f.
 pub fn is_id(segment: &[u8]) -> bool {
     let digits = segment.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits > 0 && segment.get(digits).is_none_or(|byte| b"-.".contains(byte)) {
         return true;
     }
     // The shortest of the others has eight bytes.
-    segment.len() >= 8
-        && segment.iter().any(u8::is_ascii_digit)
-        && (is_hexadecimal(segment) || is_token(segment))
+    if segment.len() < 8 {
+        return false;
+    }
+    match segment.iter().any(u8::is_ascii_digit) {
+        true => is_hexadecimal(segment) || is_token(segment),
+        false => segment.iter().all(|byte| *byte == b'*'),
+    }
 }
 
 fn is_hexadecimal(segment: &[u8]) -> bool {
@@ -119,6 +123,8 @@ mod tests {
             ("/reset/k3j5h2g5k3j5h2g5k3j5", "/reset/:id"),
             ("/blog/how-to-bake-a-cake-in-2024", "/blog/how-to-bake-a-cake-in-2024"),
             ("/v2/users", "/v2/users"),
+            ("/reset/********/form", "/reset/:id/form"),
+            ("/a/***/*.html", "/a/***/*.html"),
             ("/12.json", "/:id"),
             ("/a/", "/a/"),
             ("/\u{e9}\n", "/???"),

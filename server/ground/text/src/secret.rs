@@ -1,4 +1,4 @@
-//! Overwrites the secrets of a request in place: for the requests that dead workers were serving, and for recorded ones.
+//! Overwrites the secrets of a request in place: for the requests that dead workers were serving, and for recorded ones, also those in their paths.
 //!
 //! Why in place: lengths stay as they are, so `Content-Length` is right, and a request whose length kills a worker still does.
 //!
@@ -55,7 +55,8 @@ pub fn field(name: &[u8], value: &mut [u8]) -> bool {
         return fill(&mut value[scheme.map_or(0, |at| at + 1)..]);
     }
     if name.eq_ignore_ascii_case(b"referer") {
-        return url(value);
+        let end = value.iter().position(|byte| *byte == b'?').unwrap_or(value.len());
+        return path(&mut value[..end]) | url(value);
     }
     false
 }
@@ -64,6 +65,63 @@ pub fn field(name: &[u8], value: &mut [u8]) -> bool {
 pub fn url(target: &mut [u8]) -> bool {
     let Some(start) = target.iter().position(|byte| *byte == b'?') else { return false };
     form(&mut target[start + 1..])
+}
+
+/// Masks the segments of a path that look like keys: what follows a secret name and has letters and digits (`/password_resets/k3j5h2g5`), tokens of JSON
+/// (RFC 7519), and segments of 20 bytes and more in which letters, digits and cases alternate as they do in no words. Numbers, UUIDs, titles and names of
+/// files are kept.
+pub fn path(path: &mut [u8]) -> bool {
+    let (mut any, mut after_name) = (false, false);
+    for segment in path.split_mut(|byte| *byte == b'/') {
+        let is_value = after_name && segment.len() >= VALUE && is_mixed(segment);
+        after_name = is_secret(segment);
+        // The first part of a token of JSON is an object.
+        let is_token = segment.len() >= KEY && segment.starts_with(b"eyJ");
+        if is_value || is_token || is_key(segment) {
+            any |= fill(segment);
+        }
+    }
+    any
+}
+
+/// The shortest segment that is a key after a secret name, and wherever it stands.
+const VALUE: usize = 8;
+const KEY: usize = 20;
+/// In a key, one byte in so many or more is of another kind than the one before it.
+const CHANGES: usize = 6;
+
+fn is_key(segment: &[u8]) -> bool {
+    let changes = segment.windows(2).filter(|pair| changes_kind(pair[0], pair[1])).count();
+    segment.len() >= KEY && changes * CHANGES >= segment.len() && is_mixed(segment)
+}
+
+/// Returns whether a letter and a digit are neighbours, or a capital follows a small letter.
+fn changes_kind(first: u8, second: u8) -> bool {
+    first.is_ascii_digit() && second.is_ascii_alphabetic()
+        || first.is_ascii_alphabetic() && second.is_ascii_digit()
+        || first.is_ascii_lowercase() && second.is_ascii_uppercase()
+}
+
+/// Returns whether a segment consists of letters and digits, apart from the signs of codings, and is neither a UUID nor a number with a title (`12-a-title`).
+fn is_mixed(segment: &[u8]) -> bool {
+    let has = |test: fn(&u8) -> bool| segment.iter().any(test);
+    let digits = segment.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let has_title = digits > 0 && segment.get(digits) == Some(&b'-');
+    segment.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_=~+%".contains(byte))
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && !has_title
+        && !is_uuid(segment)
+}
+
+/// Returns whether a segment is a UUID (RFC 9562, 4).
+fn is_uuid(segment: &[u8]) -> bool {
+    let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+    segment.len() == 36
+        && segment.iter().enumerate().all(|(at, byte)| match is_dash(at) {
+            true => *byte == b'-',
+            false => byte.is_ascii_hexdigit(),
+        })
 }
 
 /// Masks parameters of the form `application/x-www-form-urlencoded`.
@@ -200,6 +258,7 @@ mod tests {
             ("X-Api-Key", "abc", "***"),
             ("cookie", "_id=abc; theme=x", "_id=***; theme=*"),
             ("Referer", "http://a/b?reset_token=abc&page=2", "http://a/b?reset_token=***&page=2"),
+            ("Referer", "http://a/reset_token/k3j5h2g5?x=1", "http://a/reset_token/********?x=1"),
             ("Accept", "text/html", "text/html"),
         ];
         for (name, value, wanted) in fields {
@@ -233,7 +292,57 @@ mod tests {
         }
     }
 
+    #[test]
+    fn keys_in_paths_are_masked_and_ids_are_kept() {
+        for (text, key) in [
+            (
+                "/rails/active_storage/blobs/KEY/a.png",
+                "eyJfcmFpbHMiOnsiZGF0YSI6MX19--0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+            ),
+            (
+                "/users/KEY",
+                "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+            ),
+            ("/unsubscribe/KEY/", "k8mVbqjG1wTzYs6xQ2pN4cRd"),
+            ("/i/KEY", "9f86d081884c7d659a2feaa0c55ad015"),
+            ("/s/KEY", "aB3-xYz9_Qw8rT6uI2oP"),
+            ("/password_resets/KEY/edit", "k3j5h2g5k3j5h2g5k3j5"),
+            ("/tokens/KEY", "3f2504e0"),
+            ("KEY", "sk_live_4eC39HqLyjWDarjtT1zdp7dc"),
+        ] {
+            let masked_path = text.replace("KEY", &"*".repeat(key.len()));
+            assert_eq!(masked(path, &text.replace("KEY", key)), masked_path);
+        }
+        for kept in [
+            "/",
+            "",
+            "/posts/12/comments",
+            "/posts/12-a-very-long-title-of-2024-with-7-numbers",
+            "/blog/how-to-bake-a-cake-in-2024-and-2025",
+            "/Posts/AVeryLongNameOfAModuleOfAnApp/Show",
+            "/reviews/iphone-15-pro-max-vs-pixel-8-pro",
+            "/orders/3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+            "/tokens/3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+            "/tokens/12",
+            "/tokens/new",
+            "/session/edit-profile",
+            "/tokens/12345678-a-title",
+            "/assets/application-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08.js",
+            "/12345678901234567890123",
+            "/tokens/********************",
+        ] {
+            assert_eq!(masked(path, kept), kept);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn random_tokens_are_keys(token in "[A-Za-z0-9]{20}7[A-Za-z0-9]{20}", hex in "[a-f][0-9a-f]{63}") {
+            for text in [token, hex] {
+                prop_assert_eq!(masked(path, &format!("/a/{text}")), format!("/a/{}", "*".repeat(text.len())));
+            }
+        }
+
         #[test]
         fn any_bytes_keep_their_length(bytes: Vec<u8>, soup in r#"[\[\]{}",:\\a-c0-9 =&;*-]{0,80}"#, name: Vec<u8>) {
             for input in [bytes, format!("password{soup}").into_bytes(), soup.into_bytes()] {
@@ -246,6 +355,8 @@ mod tests {
                 field(&name, &mut own);
                 field(b"cookie", &mut own);
                 url(&mut own);
+                path(&mut own);
+                prop_assert_eq!(own.len(), input.len());
             }
         }
     }
