@@ -247,7 +247,7 @@ impl Connection {
                 if let Some(why) = Spoken::of(bytes).in_place_of_http1() {
                     return Some(self.broken(lane, Failure::Read, why, feed));
                 }
-                self.incoming.reset();
+                self.incoming.reset(front.job.kind);
                 self.incoming.response.first_byte = now;
             }
             let scenario = &lane.run.scenario;

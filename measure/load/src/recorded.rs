@@ -1,6 +1,6 @@
 //! The recorded responses of a recording, and how those of a replay compare with them.
 //!
-//! Contract: a different status is an error of the request. A different length or body is only counted, because pages with
+//! Contract: a different status is an error of the request, unless a secret in its path was masked. A different length or body is only counted, because pages with
 //! times or tokens differ in every response.
 
 use serde::{Deserialize, Serialize};
@@ -25,9 +25,23 @@ pub struct Expected {
     /// The index into [`Recorded::groups`].
     pub group: usize,
     pub status: u16,
+    /// The request has lost a part of its path, so another status is no error unless the server has failed.
+    pub is_masked: bool,
     /// The length of the body; `None` if it cannot be compared.
     pub length: Option<u64>,
     pub sha256: Option<[u8; 32]>,
+}
+
+impl Expected {
+    /// Returns whether a response with this status is none of an error.
+    pub(crate) fn accepts(&self, status: u16) -> bool {
+        status == self.status || self.is_masked && status < 500
+    }
+
+    /// Returns whether the body of a response with this status is compared by its digest.
+    pub(crate) fn has_digest_for(&self, status: u16) -> bool {
+        self.sha256.is_some() && self.accepts(status)
+    }
 }
 
 /// Requests of one route, or of one path.

@@ -242,6 +242,14 @@ pub struct Checks {
 }
 
 impl Checks {
+    /// Returns whether the digest of a body is compared: of the response to request `kind`, with this status.
+    pub(crate) fn compare_digest(&self, kind: usize, status: u16) -> bool {
+        match &self.recorded {
+            Some(recorded) => recorded.expected.get(kind).is_some_and(|one| one.has_digest_for(status)),
+            None => self.sha256.is_some(),
+        }
+    }
+
     /// Returns whether a status counts as success.
     pub(crate) fn accepts(&self, status: u16) -> bool {
         match self.statuses.as_slice() {

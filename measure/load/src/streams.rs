@@ -159,7 +159,7 @@ impl<C: Connection> User<C> {
         {
             request.headers_mut().insert(http_types::header::COOKIE, value);
         }
-        self.incoming.reset();
+        self.incoming.reset(job.kind);
         let exchange = connection.exchange(&lane, &mut self.incoming, request, kind.body.clone());
         match in_time(&lane, &slot, exchange).await {
             Ok(Ok(())) => {

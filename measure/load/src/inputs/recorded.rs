@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
+use text::route;
 
 use super::access_log::is_safe;
 use crate::recorded::{Expected, Group, MOST_GROUPS, Recorded};
@@ -73,7 +74,7 @@ struct Line {
     target: String,
     #[serde(default)]
     fields: Vec<(String, String)>,
-    /// Names of fields with secrets; also `query` and `body`.
+    /// Names of fields with secrets; also `path`, `query` and `body`.
     #[serde(default)]
     masked: Vec<String>,
     status: u16,
@@ -183,13 +184,10 @@ impl Line {
         good.then_some(self)
     }
 
-    /// Returns the number of the line's group: its route, otherwise its path without numbers.
+    /// Returns the number of the line's group: its route, otherwise its path without ids ([`text::route`]).
     fn group(&self, known: &mut HashMap<String, usize>, groups: &mut Vec<Group>) -> usize {
         let path = self.target.split('?').next().unwrap_or_default();
-        let folded = || {
-            let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-            path.split('/').map(|part| if digits(part) { ":n" } else { part }).collect::<Vec<_>>().join("/")
-        };
+        let folded = || route::Buffer::default().of_path(path.as_bytes()).to_owned();
         let name = format!("{} {}", self.method, self.route.clone().unwrap_or_else(folded));
         if let Some(number) = known.get(&name) {
             return *number;
@@ -207,10 +205,12 @@ impl Line {
     }
 
     fn expected(&self, group: usize) -> Expected {
+        let is_masked = self.masked.iter().any(|name| name == "path");
         // A body in a coding depends on Accept-Encoding, which is not sent.
-        let comparable = self.coding.is_none() && self.method != "HEAD";
-        let digest = self.sha256.as_deref().filter(|_| comparable).and_then(text::from_hex);
-        Expected { group, status: self.status, length: self.length.filter(|_| comparable), sha256: digest }
+        let comparable = self.coding.is_none() && self.method != "HEAD" && !is_masked;
+        let sha256 = self.sha256.as_deref().filter(|_| comparable).and_then(text::from_hex);
+        let length = self.length.filter(|_| comparable);
+        Expected { group, status: self.status, is_masked, length, sha256 }
     }
 
     fn request(self) -> RecordedRequest {
@@ -256,7 +256,7 @@ mod tests {
         let found = read(&[get, post], true).unwrap();
         assert_eq!(found.times, [Duration::ZERO, Duration::from_millis(1)]);
         let names: Vec<&str> = found.recorded.groups.iter().map(|group| group.name.as_str()).collect();
-        assert_eq!(names, ["GET /posts/:n", "POST posts#create"]);
+        assert_eq!(names, ["GET /posts/:id", "POST posts#create"]);
         assert_eq!((&found.requests[0].body[..], found.recorded.expected[0].status), (&b"hi"[..], 302));
         let fields = [("accept", "*/*"), ("referer", "/?key=*")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -265,6 +265,25 @@ mod tests {
         let safe = read(&[get, post], false).unwrap();
         assert_eq!((safe.requests.len(), safe.unsafe_ones), (1, 1));
         assert!(read(&[post], false).unwrap_err().contains("--replay-unsafe sends the 1"));
+    }
+
+    #[test]
+    fn a_masked_path_is_sent_and_compared_by_failures_only() {
+        let digest = "0f".repeat(32);
+        let line = format!(
+            r#"{{"at_us":0,"method":"GET","target":"/reset/{}?q=1","masked":["path"],"status":200,"length":5,"took_us":1,"sha256":"{digest}"}}"#,
+            "*".repeat(24)
+        );
+        let kept = line.replace("\"path\"", "").replace("/reset/", "/kept/");
+        let found = read(&[&line, &kept], false).unwrap();
+        assert_eq!(found.requests[0].target, format!("/reset/{}?q=1", "*".repeat(24)));
+        assert_eq!((&*found.recorded.groups[0].name, found.masked), ("GET /reset/:id", 1));
+        let [masked, whole] = &found.recorded.expected[..] else { panic!("two lines") };
+        assert_eq!((masked.length, masked.sha256, whole.length), (None, None, Some(5)));
+        let accepted = |one: &Expected| [200, 404, 500].map(|status| one.accepts(status));
+        assert_eq!((accepted(masked), accepted(whole)), ([true, true, false], [true, false, false]));
+        let digested = |one: &Expected| [200, 404].map(|status| one.has_digest_for(status));
+        assert_eq!((digested(masked), digested(whole)), ([false, false], [true, false]));
     }
 
     #[test]
