@@ -98,6 +98,34 @@ class RoutesTest < Case
     assert_match(/firebrick_route_requests_total\{route="\(other\)",status="2xx"\} \d+/, own.metrics)
   end
 
+  # The most memory that tens of thousands of paths may add to the server: the table has 100 rows of 2.5 KiB in each thread.
+  MOST_GROWTH = 12 << 20
+  FRONT_THREADS = 2
+
+  it "keeps a bounded table, and no more memory, whatever paths clients make up" do
+    own = launch(threads: "1:1", settings: { stats: { routes: 100 }, front_threads: FRONT_THREADS })
+    resident = -> { File.read("/proc/#{own.pid}/status")[/^VmRSS:\s+(\d+) kB/, 1].to_i * 1024 }
+    random = Random.new(7)
+    word = -> { Array.new(random.rand(8..60)) { ("g".."z").to_a.sample(random: random) }.join }
+    send_paths = lambda do |count|
+      connection = connect(own)
+      count.times.each_slice(100) do |slice|
+        connection.write(slice.map { request("GET", "/#{word[]}/#{word[]}") }.join)
+        slice.each { assert_equal 200, connection.read_response.status }
+      end
+      connection.close
+    end
+    # Buffers and tables of all kinds have their sizes by then.
+    send_paths[5_000]
+    before = resident[]
+    send_paths[40_000]
+    grown = resident[] - before
+    assert_operator grown, :<, MOST_GROWTH
+    table = wait_until("all requests are counted") { routes(own).then { |all| all if all.sum { |one| one["requests"] } >= 45_000 } }
+    assert_operator table.length, :<=, (100 * FRONT_THREADS) + 10
+    assert_operator table.find { |one| one["route"] == "(other)" }["requests"], :>, 40_000
+  end
+
   it "names routes as the app says, cleaned, with a limit" do
     own = launch(settings: { log: { access: "access.log", format: "json" }, stats: { routes: 2_000 } }, leaves: ["access.log"])
     3.times { get("/named/x?one", to: own) }

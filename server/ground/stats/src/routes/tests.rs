@@ -121,6 +121,41 @@ fn a_route_that_is_asked_for_often_is_kept_among_many_paths() {
 }
 
 #[test]
+fn a_million_random_paths_take_no_more_memory_than_a_few_thousand() {
+    let mut kept = routes(50);
+    let mut random = 1_u64;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 33
+    };
+    // Words, ids, long segments, bytes that are no text, queries.
+    let alphabet = b"/ghijklmnopqrstuvwxyz-_.0123456789ABCDEF?%\xe9\0";
+    let mut path = Vec::new();
+    let memory = |kept: &Routes| {
+        assert!(kept.entries.len() <= 50 && kept.places.len() == kept.entries.len());
+        let names = kept.entries.iter().map(|entry| entry.name.len());
+        assert!(names.max().unwrap_or(0) <= text::route::MOST_BYTES);
+        (kept.entries.capacity(), kept.places.capacity())
+    };
+    let mut early = (0, 0);
+    for number in 0..1_000_000 {
+        path.clear();
+        path.push(b'/');
+        for _ in 0..1 + next() % 24 {
+            path.push(alphabet[next() as usize % alphabet.len()]);
+        }
+        kept.finished(&request(RouteOf::Path { method: b"GET", path: &path }));
+        if number == 5_000 {
+            early = memory(&kept);
+        }
+    }
+    assert_eq!(memory(&kept), early);
+    let all = merged([kept]);
+    assert!(all.routes.len() <= 51, "{}", all.routes.len());
+    assert_eq!(all.routes.iter().map(|row| row.requests).sum::<u64>(), 1_000_000);
+}
+
+#[test]
 fn threads_are_added_up_by_name() {
     let (mut one, mut two) = (routes(2), routes(2));
     for name in ["/a", "/b", "/a"] {
