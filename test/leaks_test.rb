@@ -8,7 +8,7 @@ require "support/rails_app"
 LEAKS_APP = <<~'RUBY'
   text = { "content-type" => "text/plain" }
   KEPT = []
-  RING = Array.new(50)
+  RING = Array.new(30)
   File.write("hooks.txt", "")
   note = ->(line) { File.write("hooks.txt", "#{line}\n", mode: "a") }
   at_exit { note["at_exit #{Process.pid}"] if File.directory?(".") && $serving }
@@ -19,7 +19,7 @@ LEAKS_APP = <<~'RUBY'
     case env["PATH_INFO"]
     when "/leak"
       KEPT << ("token=geheim-#{KEPT.size} " + "x" * 3050) # the leak
-    when "/ring" then RING[rand(50)] = "r" * 3000
+    when "/ring" then RING.push("r" * 3000).shift
     when "/pid" then next [200, text, [Process.pid.to_s]]
     when "/finalizer"
       20.times { ObjectSpace.define_finalizer(Object.new, proc { note["finalizer #{Process.pid}"] }) }

@@ -5,8 +5,8 @@
 //! allocations are recorded, lines with `route` and `name` number the routes, and the lines of objects have such a number (`server/ground/wire/src/dump.rs`).
 //!
 //! Contract:
-//! 1. [`HeapReader`] takes any bytes. Its memory is bounded by the numbers of classes and places, not by the length of the stream or of a
-//!    line, and both numbers are bounded.
+//! 1. [`HeapReader`] takes any bytes. Its memory is bounded by the numbers of classes, places and routes, not by the length of the stream or
+//!    of a line, and all these numbers are bounded.
 //! 2. The content of an object is never kept, except for masked beginnings of Strings if they were asked for.
 //! 3. A stream without `done` is an error, whatever it had before.
 

@@ -117,6 +117,30 @@ proptest! {
     }
 
     #[test]
+    fn routes_divide_their_groups(
+        objects in proptest::collection::vec((0u64..3, 1u64..4, proptest::option::of(0u16..6), 0u64..1_000), 0..60),
+        chunk in 1usize..200,
+    ) {
+        let mut dump = "{\"route\":0, \"name\":\"(none)\"}\n{\"route\":2, \"name\":\"posts#show\"}\n".to_owned();
+        for (class, line, route, bytes) in objects {
+            let route = route.map(|route| format!("\"route\":{route}, ")).unwrap_or_default();
+            let class = 0x8000 + class;
+            writeln!(
+                dump,
+                "{{\"address\":\"0x1\", {route}\"type\":\"OBJECT\", \"class\":\"0x{class:x}\", \"file\":\"a.rb\", \"line\":{line}, \"memsize\":{bytes}}}"
+            )
+            .unwrap();
+        }
+        dump.push_str("{\"done\":true}\n");
+        for group in read(false, dump.as_bytes(), chunk).unwrap().groups {
+            let sums = group.routes.iter().fold((0, 0), |sum, one| (sum.0 + one.count, sum.1 + one.bytes));
+            prop_assert_eq!(sums, (group.count, group.bytes));
+            prop_assert!(group.routes.iter().all(|one| ["(none)", "(unknown)", "posts#show"].contains(&&*one.route)));
+            prop_assert!(group.routes.is_sorted_by(|a, b| a.bytes >= b.bytes));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_read(bytes: Vec<u8>, chunk in 1usize..20) {
         let _ = read(true, &bytes, chunk);
     }

@@ -43,7 +43,7 @@ pub struct LeaksOrder {
     pub time: Duration,
     pub worker: Option<u32>,
     pub pid: Option<u32>,
-    /// Record where objects are allocated.
+    /// Record where objects are allocated, and by which routes.
     pub trace: bool,
     pub examples: bool,
     /// The most lines.

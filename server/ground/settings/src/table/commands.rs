@@ -229,7 +229,7 @@ pub const COMMANDS: &[Command] = &[
             Own {
                 name: "trace",
                 form: Form::Switch,
-                doc: "Record where objects are allocated; the worker is slower meanwhile",
+                doc: "Record where objects are allocated, and by which routes; the worker is slower meanwhile",
             },
             Own {
                 name: "examples",
