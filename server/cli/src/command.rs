@@ -24,6 +24,7 @@ use stats::ReloadWish;
 
 use crate::arguments::{arguments, values};
 use crate::by_route;
+use crate::deploy_check::{self, DeployCheckWish};
 use crate::foreign;
 use crate::grammar::{grammar, only_dir};
 use crate::interruption;
@@ -41,6 +42,12 @@ pub enum Command {
         arguments: Vec<Argument>,
         /// Write a `firebrick.toml` from `puma.rb`.
         write: bool,
+    },
+    /// Find what starts well and goes wrong in production.
+    DeployCheck {
+        loaded: Box<Loaded>,
+        arguments: Vec<Argument>,
+        wish: DeployCheckWish,
     },
     /// Show the rule that responds to a request.
     Explain(Box<Loaded>, Question),
@@ -331,6 +338,10 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             arguments: arguments(&matches),
             write: given.get_flag("write"),
         }),
+        Some(("deploy-check", given)) => {
+            let wish = deploy_check::wish(given).map_err(mistyped)?;
+            Ok(Command::DeployCheck { loaded: Box::new(load(2)?), arguments: arguments(&matches), wish })
+        }
         Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), question(given))),
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;

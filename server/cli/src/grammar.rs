@@ -265,7 +265,7 @@ mod tests {
             let command = grammar.find_subcommand_mut(name).expect("each command is in the grammar");
             let text = command.render_help().to_string();
             assert!(text.contains(doc), "{name}");
-            let takes_all = ["serve", "check"].contains(&name);
+            let takes_all = ["serve", "check", "deploy-check"].contains(&name);
             assert_eq!(text.contains("--max-body"), takes_all, "{name}");
         }
     }

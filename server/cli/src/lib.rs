@@ -4,7 +4,7 @@
 //! 1. This crate declares no option and no argument: names, help and completions come from [`settings::table`], those of the measuring
 //!    commands from their crates.
 //! 2. [`parse`] prints help, the version or mistakes, and returns the exit code; a command that it returns is valid.
-//! 3. Exit codes: 0 success, 1 `check` found a mistake, 2 the command line or configuration is wrong. Some commands refine theirs.
+//! 3. Exit codes: 0 success, 1 `check` found a mistake or `deploy-check` something red, 2 the command line or configuration is wrong. Some commands refine theirs.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod by_route;
 mod certs;
 mod check;
 mod command;
+mod deploy_check;
 mod foreign;
 mod grammar;
 mod interruption;
@@ -28,6 +29,7 @@ mod write;
 pub use certs::certs;
 pub use check::{CheckTrial, check, explain, kept};
 pub use command::{Command, parse, parse_attached, reread};
+pub use deploy_check::{DeployCheckWish, deploy_check};
 pub use print::{completions, man, print_version};
 pub use replay::{ReplayWish, replay};
 pub use trust::{Trust, trust};

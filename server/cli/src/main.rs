@@ -52,6 +52,7 @@ fn run() -> ExitCode {
             front::serve(*loaded, cli::reread(Some(arguments), &ProcessEnvironment), started)
         }
         Ok(Command::Check { loaded, arguments, write }) => check(*loaded, arguments, write),
+        Ok(Command::DeployCheck { loaded, arguments, wish }) => cli::deploy_check(*loaded, arguments, &wish),
         Ok(Command::Explain(loaded, question)) => cli::explain(&loaded, &|settings| {
             Ok(front::explain(settings, &question)? + &cli::kept(settings, &question))
         }),

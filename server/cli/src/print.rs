@@ -57,7 +57,7 @@ pub(crate) fn manual() -> io::Result<Vec<u8>> {
 
 const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "Success; a server has finished its requests and stopped."),
-    ("1", "check found a mistake, or the server failed."),
+    ("1", "check found a mistake, deploy-check something red, or the server failed."),
     ("2", "The command line or the configuration is wrong."),
 ];
 

@@ -52,11 +52,13 @@ pub use boot::configure;
 pub use check::check;
 pub use explain::explain;
 pub use handover::{Started, decline};
+pub use listen::{AddressTrial, try_address};
+pub use log_file::writable_folder;
 pub use release::{Reread, Rereads};
 pub use replay::{Replayed, replay};
 pub use script::about as mruby;
 pub use serve::serve;
 pub use services::guard;
-pub use workers::spawner::Handoff;
+pub use workers::spawner::{Handoff, jemalloc};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

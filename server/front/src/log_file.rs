@@ -94,7 +94,10 @@ fn appendable(path: &Path) -> io::Result<()> {
 }
 
 /// Whether a file can be created in a directory. Creates nothing.
-pub(crate) fn writable_folder(folder: Option<&Path>) -> io::Result<()> {
+///
+/// # Errors
+/// The directory does not exist, is no directory, or this user cannot write to it. The text names it.
+pub fn writable_folder(folder: Option<&Path>) -> io::Result<()> {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = std::fs::metadata(folder)
         .map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", folder.display())))?;

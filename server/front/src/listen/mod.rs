@@ -190,30 +190,49 @@ pub(crate) fn bind_all(
 /// # Errors
 /// As [`bind_all`].
 pub(crate) fn try_all(binds: &[Bind]) -> Result<Vec<String>, String> {
-    let (mut lines, nothing) = (Vec::new(), (Handed::default(), Activated::default()));
+    let mut lines = Vec::new();
     for bind in binds {
-        let name = bind.to_string();
-        match bind {
-            Bind::Tcp { host, port, .. } => {
-                let addresses = resolve(host, *port).map_err(|e| explain_name(&name, &e))?;
-                for wanted in families::of(addresses, bind, binds, &nothing.0, &nothing.1) {
-                    match bind_tcp(wanted, Arc::new(bind.clone()), 0, 1) {
-                        Err(e) if is_taken(&e, wanted.address) => {
-                            let holder = socket::listener_of(*port).map(|holder| format!(" by {holder}"));
-                            lines.push(format!("{name} is in use{}.", holder.unwrap_or_default()));
-                        }
-                        done => drop(done.map_err(|e| explain_port(&name, wanted.address, &e))?),
-                    }
-                }
-            }
-            Bind::Unix { path, .. } => {
-                let free = only_a_socket(path).and_then(|_| log_file::writable_folder(path.parent()));
-                free.map_err(|e| explain(&name, &e))?;
-            }
-            Bind::Systemd { .. } => {}
+        if let AddressTrial::InUse(holder) = try_address(bind, binds)? {
+            let holder = holder.map(|holder| format!(" by {holder}"));
+            lines.push(format!("{bind} is in use{}.", holder.unwrap_or_default()));
         }
     }
     Ok(lines)
+}
+
+/// The result of trying an address that this machine has and this user may bind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressTrial {
+    Free,
+    /// Another process, if it can be named, listens there.
+    InUse(Option<String>),
+}
+
+/// Tries one of the addresses of `binds` without listening.
+///
+/// # Errors
+/// As [`bind_all`].
+pub fn try_address(bind: &Bind, binds: &[Bind]) -> Result<AddressTrial, String> {
+    let (name, nothing) = (bind.to_string(), (Handed::default(), Activated::default()));
+    match bind {
+        Bind::Tcp { host, port, .. } => {
+            let addresses = resolve(host, *port).map_err(|e| explain_name(&name, &e))?;
+            for wanted in families::of(addresses, bind, binds, &nothing.0, &nothing.1) {
+                match bind_tcp(wanted, Arc::new(bind.clone()), 0, 1) {
+                    Err(e) if is_taken(&e, wanted.address) => {
+                        return Ok(AddressTrial::InUse(socket::listener_of(*port)));
+                    }
+                    done => drop(done.map_err(|e| explain_port(&name, wanted.address, &e))?),
+                }
+            }
+        }
+        Bind::Unix { path, .. } => {
+            let free = only_a_socket(path).and_then(|_| log_file::writable_folder(path.parent()));
+            free.map_err(|e| explain(&name, &e))?;
+        }
+        Bind::Systemd { .. } => {}
+    }
+    Ok(AddressTrial::Free)
 }
 
 /// Returns whether a server already has the port. That includes a socket that systemd holds for this server,

@@ -70,6 +70,11 @@ pub fn for_uploads() -> u64 {
     process() / 8
 }
 
+/// Returns how many of `process` descriptors the front's own files and client connections can use, before the reserve begins.
+pub fn usable(process: u64) -> u64 {
+    Limits::new(process, 0).connections
+}
+
 /// Returns the minimum number of open descriptors, given the newest one.
 fn open(newest: &impl AsRawFd) -> (u64, &'static Limits) {
     let number = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn clients_leave_an_eighth_and_no_more_than_is_needed() {
         assert_eq!(Limits::new(256, 9), Limits { process: 256, before: 9, connections: 224, streams: 240 });
-        assert_eq!(Limits::new(1_048_576, 0).connections, 1_048_576 - 1_024);
+        assert_eq!(usable(1_048_576), 1_048_576 - 1_024);
         assert_eq!(Limits::new(u64::MAX, 0).streams, u64::MAX - 512);
     }
 

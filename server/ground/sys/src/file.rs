@@ -88,6 +88,12 @@ pub fn is_in_memory(dir: &Path) -> bool {
     system::is_in_memory(dir)
 }
 
+/// Returns the bytes that this user can still write to the file system of this folder. `None` if the system does not tell (statvfs(3)).
+pub fn free_bytes(dir: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(dir).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Reads the part of a file that is in memory, like read_at(2). Returns fewer bytes than `buffer` holds if
 /// only a part is in memory, and 0 at the end of the file. Never waits for a disk.
 ///
@@ -111,6 +117,13 @@ mod tests {
         assert!(!is_in_memory(Path::new("/proc")) && !is_in_memory(Path::new("/nonexistent")));
         let shared = Path::new("/dev/shm");
         assert!(is_in_memory(shared) || !shared.exists());
+    }
+
+    #[test]
+    fn a_folder_has_free_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_bytes(dir.path()).is_some_and(|free| free > 0));
+        assert_eq!(free_bytes(Path::new("/nonexistent")), None);
     }
 
     #[test]

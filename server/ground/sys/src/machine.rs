@@ -119,6 +119,12 @@ impl Machine {
     }
 }
 
+/// Returns the most files that this process may have open now (`RLIMIT_NOFILE`, the soft limit); `None` if unlimited. A server raises it
+/// to [`Machine::open_files`].
+pub fn soft_open_files() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
 /// Returns the CPUs of the first thread: `taskset -p` changes only that one, and any thread may read them.
 fn usable_cpus() -> Option<Vec<usize>> {
     affinity(Some(rustix::process::getpid()))
@@ -158,6 +164,12 @@ mod tests {
         assert_eq!(machine(Some(5), Some(9)).memory(), Some(5));
         assert_eq!(machine(Some(u64::MAX), Some(9)).memory(), Some(9));
         assert_eq!(machine(None, None).memory(), None);
+    }
+
+    #[test]
+    fn the_soft_limit_is_within_the_hard_one() {
+        let hard = Machine::read().open_files.unwrap_or(u64::MAX);
+        assert!(soft_open_files().unwrap_or(u64::MAX) <= hard);
     }
 
     #[test]

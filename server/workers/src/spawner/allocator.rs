@@ -28,7 +28,7 @@ const BEFORE: &str = "FIREBRICK_LD_PRELOAD";
 const CHOSEN: [&str; 3] = [PRELOAD, "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"];
 
 /// Returns the path of jemalloc, if it is installed by Debian, by another distribution or by hand.
-pub(super) fn jemalloc() -> Option<PathBuf> {
+pub fn jemalloc() -> Option<PathBuf> {
     if !cfg!(target_os = "linux") {
         return None;
     }

@@ -17,6 +17,7 @@ mod template;
 
 use crate::process::{ReleaseId, WorkerSignal};
 pub(crate) use engine::seats;
+pub use allocator::jemalloc;
 pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};

@@ -118,6 +118,31 @@ pub const COMMANDS: &[Command] = &[
         }],
     },
     Command {
+        name: "deploy-check",
+        doc: "Find what starts well and goes wrong in production, each with the line to paste; exit 0 or 1",
+        options: Options::All,
+        arguments: &[
+            Own {
+                name: "behind",
+                form: Form::Value { value: "PROXY", repeated: false },
+                doc: "What is in front of the server: nginx, alb, heroku, kubernetes, cloudflare or none [default: detected]",
+            },
+            Own {
+                name: "grace",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "Time between TERM and KILL [default: 30s on Heroku and in Kubernetes, else unknown]",
+            },
+            Own {
+                name: "database-connections",
+                form: Form::Value { value: "N", repeated: false },
+                doc: "Maximum number of connections that the database accepts",
+            },
+            Own { name: "offline", form: Form::Switch, doc: "Do not look up host names" },
+            Own { name: "strict", form: Form::Switch, doc: "Exit 1 for yellow findings, too" },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
+    },
+    Command {
         name: "explain",
         doc: "Show which rule answers a path, and why; and what the cache has for it",
         options: Options::These(&[
