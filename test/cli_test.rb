@@ -125,7 +125,7 @@ class CommandLineTest < Case
   it "exits 1 with a line where its output cannot be written, whatever the command" do
     skip "no /dev/full" unless File.exist?("/dev/full")
     write("static.json", "{}")
-    commands = [%w[--help], %w[-h], %w[-V], %w[version], %w[help], %w[help plan], %w[check], %w[check --help], %w[explain /], %w[completions zsh], %w[man],
+    commands = [%w[--help], %w[-h], %w[-V], %w[version], %w[help], %w[help plan], %w[check], %w[check --help], %w[deploy-check --offline], %w[explain /], %w[completions zsh], %w[man],
                 %w[plan --rate 100/s --response-time 20ms], %w[certs], %w[trust --dry-run]]
     commands.each do |args|
       env = { "XDG_RUNTIME_DIR" => @folder, "XDG_STATE_HOME" => @folder, "HOME" => @folder, **Server.ruby_files }

@@ -73,7 +73,7 @@ class DocumentationTest < Case
   # Its subcommand exists, and has these flags.
   def assert_understood(command)
     words = Shellwords.split(command.sub("[DIR]", "")).drop(1)
-    subcommand = words.first if words.first&.match?(/\A[a-z]+\z/)
+    subcommand = words.first if words.first&.match?(/\A[a-z]+(?:-[a-z]+)*\z/)
     status, help = firebrick(*subcommand, "--help")
     assert_equal 0, status, "#{command}\n#{help}"
     flags = words.map { |word| word[/\A(?:--[a-z][a-z0-9-]*|-[a-z][a-z-]*)/] }.compact

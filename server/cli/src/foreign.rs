@@ -126,7 +126,9 @@ pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Resul
 
 /// Returns whether the word is a command with flags of its own.
 fn is_other_command(word: &OsStr) -> bool {
-    COMMANDS.iter().any(|command| word == command.name && !["serve", "check", "deploy-check"].contains(&command.name))
+    COMMANDS
+        .iter()
+        .any(|command| word == command.name && !["serve", "check", "deploy-check"].contains(&command.name))
 }
 
 fn is_it(word: &OsStr, flag: &str) -> bool {

@@ -58,7 +58,8 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<DeployCheckWish, String> {
         settings::period(text).map_err(|expected| format!("--grace {text}: expected {expected}"))
     };
     let connections = |text: &str| {
-        let number = text::digits(text).and_then(|digits| digits.parse::<u32>().ok()).filter(|number| *number > 0);
+        let number =
+            text::digits(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
         number.ok_or_else(|| format!("--database-connections {text}: expected a whole number from 1"))
     };
     Ok(DeployCheckWish {
@@ -93,7 +94,7 @@ pub fn deploy_check(loaded: Loaded, arguments: Vec<Argument>, wish: &DeployCheck
         let colours = std::io::stdout().is_terminal() && !no_colour;
         show::people(&facts, &findings, colours)
     };
-    let printed = print(text::masked(&text).as_bytes());
+    let printed = print(text.as_bytes());
     let (worst, _) = show::summed(&findings);
     let fails = if wish.strict { TrafficLight::Yellow } else { TrafficLight::Red };
     if worst >= fails { ExitCode::FAILURE } else { printed }
@@ -109,7 +110,10 @@ const PUMA_RB: Duration = Duration::from_secs(10);
 
 /// Returns the settings with those of `puma.rb`, in production if no environment is set.
 fn resolved(loaded: Loaded, arguments: Vec<Argument>) -> Result<(Loaded, EnvironmentName), String> {
-    let evaluated = with_puma_rb(loaded, &TypedWords { arguments: arguments.clone(), surroundings: MaybeProduction::AsItIs })?;
+    let evaluated = with_puma_rb(
+        loaded,
+        &TypedWords { arguments: arguments.clone(), surroundings: MaybeProduction::AsItIs },
+    )?;
     let choice = evaluated.choices.iter().find(|choice| choice.key == "environment");
     // A puma.rb usually repeats the variable, or development.
     let is_set = choice.is_some_and(|choice| {
@@ -127,7 +131,10 @@ fn resolved(loaded: Loaded, arguments: Vec<Argument>) -> Result<(Loaded, Environ
     }
     let words = TypedWords { arguments, surroundings: MaybeProduction::Production };
     let name = PRODUCTION.to_owned();
-    Ok((with_puma_rb(words.load()?, &words)?, EnvironmentName { name, origin: None, contradicting: Vec::new() }))
+    Ok((
+        with_puma_rb(words.load()?, &words)?,
+        EnvironmentName { name, origin: None, contradicting: Vec::new() },
+    ))
 }
 
 fn with_puma_rb(mut loaded: Loaded, words: &TypedWords) -> Result<Loaded, String> {

@@ -22,7 +22,8 @@ pub(super) fn summed(findings: &[DeployFinding]) -> (TrafficLight, [usize; 3]) {
 /// Returns a line for each finding, and below it the lines to paste.
 pub(super) fn people(facts: &DeployFacts, findings: &[DeployFinding], colours: bool) -> String {
     let served = facts.settings.app.as_deref().unwrap_or(&facts.settings.dir).display();
-    let mut text = format!("Firebrick {} would serve {served} in {}\n\n", crate::VERSION, facts.environment.name);
+    let mut text =
+        format!("Firebrick {} would serve {served} in {}\n\n", crate::VERSION, facts.environment.name);
     let width = findings.iter().map(|finding| finding.question.len()).max().unwrap_or(0);
     // The light, the question, and two spaces behind each.
     let indent = 8 + width + 2;

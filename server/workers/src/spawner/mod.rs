@@ -16,8 +16,8 @@ mod spawned;
 mod template;
 
 use crate::process::{ReleaseId, WorkerSignal};
-pub(crate) use engine::seats;
 pub use allocator::jemalloc;
+pub(crate) use engine::seats;
 pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};

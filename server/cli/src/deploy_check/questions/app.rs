@@ -24,8 +24,11 @@ pub(super) fn environment(facts: &DeployFacts) -> Vec<DeployFinding> {
             "none is set, so all questions are about production; without one the server starts in development",
         )),
         Some(origin) if name == "development" => to_production(
-            DeployFinding::red(QUESTION, format!("development ({origin}): one worker, no time-outs, backtraces on error pages"))
-                .with("origin", origin.as_str()),
+            DeployFinding::red(
+                QUESTION,
+                format!("development ({origin}): one worker, no time-outs, backtraces on error pages"),
+            )
+            .with("origin", origin.as_str()),
         ),
         Some(origin) if name == "test" => to_production(
             DeployFinding::yellow(QUESTION, format!("test ({origin})")).with("origin", origin.as_str()),
@@ -35,10 +38,13 @@ pub(super) fn environment(facts: &DeployFacts) -> Vec<DeployFinding> {
             .with("origin", origin.as_str()),
     }];
     findings.extend(found.contradicting.iter().map(|(variable_name, value)| {
-        DeployFinding::yellow(QUESTION, format!("{variable_name} is {value}, but the server uses {name}: parts of the app may differ"))
-            .with("variable", *variable_name)
-            .with("value", value.as_str())
-            .paste_line(variable(variable_name, name))
+        DeployFinding::yellow(
+            QUESTION,
+            format!("{variable_name} is {value}, but the server uses {name}: parts of the app may differ"),
+        )
+        .with("variable", *variable_name)
+        .with("value", value.as_str())
+        .paste_line(variable(variable_name, name))
     }));
     findings
 }
@@ -59,25 +65,32 @@ fn rails_secrets(rails: &RailsFacts) -> Vec<DeployFinding> {
     const KEY: usize = 32;
     if rails.dummy_secret {
         return vec![
-            DeployFinding::red(QUESTION, "SECRET_KEY_BASE_DUMMY is set: it is for builds, and each process has another secret")
-                .with("variable", "SECRET_KEY_BASE_DUMMY")
-                .paste("environment", "SECRET_KEY_BASE_DUMMY="),
+            DeployFinding::red(
+                QUESTION,
+                "SECRET_KEY_BASE_DUMMY is set: it is for builds, and each process has another secret",
+            )
+            .with("variable", "SECRET_KEY_BASE_DUMMY")
+            .paste("environment", "SECRET_KEY_BASE_DUMMY="),
         ];
     }
     let Some(credentials) = &rails.credentials else {
         let make = "export SECRET_KEY_BASE=\"$(bin/rails secret)\"";
         return vec![match (rails.secret_key_base, rails.secrets_yml) {
-            (true, _) => DeployFinding::green(QUESTION, "SECRET_KEY_BASE is set").with("variable", "SECRET_KEY_BASE"),
-            (false, true) => {
-                DeployFinding::yellow(QUESTION, "SECRET_KEY_BASE is not set; only config/secrets.yml could have a secret")
-                    .with("file", "config/secrets.yml")
-                    .paste("shell", make)
+            (true, _) => {
+                DeployFinding::green(QUESTION, "SECRET_KEY_BASE is set").with("variable", "SECRET_KEY_BASE")
             }
-            (false, false) => {
-                DeployFinding::red(QUESTION, "SECRET_KEY_BASE is not set, and there is no config/credentials.yml.enc")
-                    .with("variable", "SECRET_KEY_BASE")
-                    .paste("shell", make)
-            }
+            (false, true) => DeployFinding::yellow(
+                QUESTION,
+                "SECRET_KEY_BASE is not set; only config/secrets.yml could have a secret",
+            )
+            .with("file", "config/secrets.yml")
+            .paste("shell", make),
+            (false, false) => DeployFinding::red(
+                QUESTION,
+                "SECRET_KEY_BASE is not set, and there is no config/credentials.yml.enc",
+            )
+            .with("variable", "SECRET_KEY_BASE")
+            .paste("shell", make),
         }];
     };
     let file = credentials.display().to_string();
@@ -88,17 +101,20 @@ fn rails_secrets(rails: &RailsFacts) -> Vec<DeployFinding> {
     let set_key = format!("export RAILS_MASTER_KEY=\"$(cat {key_file})\"  # where the file exists");
     let without = |why: String| {
         let (text, known) = (format!("{file} cannot be read: {why}"), rails.secret_key_base);
-        let finding = if known { DeployFinding::yellow(QUESTION, text) } else { DeployFinding::red(QUESTION, text) };
+        let finding =
+            if known { DeployFinding::yellow(QUESTION, text) } else { DeployFinding::red(QUESTION, text) };
         finding.with("credentials", file.as_str()).paste("shell", set_key.as_str())
     };
     vec![match &rails.key {
         MasterKey::Missing => without("there is neither RAILS_MASTER_KEY nor a key file".to_owned()),
         MasterKey::Unreadable { file, why } => {
             let shown = file.display().to_string();
-            without(format!("{shown}: {why}")).paste("shell", format!("chown \"$USER\" {shown} && chmod 600 {shown}"))
+            without(format!("{shown}: {why}"))
+                .paste("shell", format!("chown \"$USER\" {shown} && chmod 600 {shown}"))
         }
         MasterKey::Present { place, characters, .. } if *characters != KEY => {
-            without(format!("{place} has {characters} characters, a key has {KEY}")).with("characters", *characters)
+            without(format!("{place} has {characters} characters, a key has {KEY}"))
+                .with("characters", *characters)
         }
         MasterKey::Present { place, open: true, .. } => {
             DeployFinding::yellow(QUESTION, format!("every user of this machine can read {place}"))
@@ -106,9 +122,11 @@ fn rails_secrets(rails: &RailsFacts) -> Vec<DeployFinding> {
                 .with("key", place.as_str())
                 .paste("shell", format!("chmod 600 {place}"))
         }
-        MasterKey::Present { place, .. } => DeployFinding::green(QUESTION, format!("{file} with the key of {place}"))
-            .with("credentials", file.as_str())
-            .with("key", place.as_str()),
+        MasterKey::Present { place, .. } => {
+            DeployFinding::green(QUESTION, format!("{file} with the key of {place}"))
+                .with("credentials", file.as_str())
+                .with("key", place.as_str())
+        }
     }]
 }
 
@@ -132,15 +150,16 @@ pub(super) fn ruby(facts: &DeployFacts) -> Vec<DeployFinding> {
     let named = format!("{} {}", answer.engine, answer.version);
     let recent = minor(&answer.version) >= YJIT_SINCE;
     let off = facts.settings.rack.yjit == Yjit::Off && !answer.yjit_by_itself;
-    let finding = if answer.has_yjit && recent && off {
-        DeployFinding::yellow(QUESTION, format!("{named} has YJIT, and rack.yjit is off"))
-            .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
-    } else if facts.settings.rack.yjit == Yjit::On && !answer.has_yjit {
-        DeployFinding::yellow(QUESTION, format!("rack.yjit is on, but {named} was built without YJIT"))
-            .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
-    } else {
-        DeployFinding::green(QUESTION, named.clone())
-    };
+    let finding =
+        if answer.has_yjit && recent && off {
+            DeployFinding::yellow(QUESTION, format!("{named} has YJIT, and rack.yjit is off"))
+                .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
+        } else if facts.settings.rack.yjit == Yjit::On && !answer.has_yjit {
+            DeployFinding::yellow(QUESTION, format!("rack.yjit is on, but {named} was built without YJIT"))
+                .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
+        } else {
+            DeployFinding::green(QUESTION, named.clone())
+        };
     vec![finding.with("ruby", named).with("yjit", answer.has_yjit)]
 }
 
@@ -161,11 +180,12 @@ pub(super) fn allocator(facts: &DeployFacts) -> Vec<DeployFinding> {
     let threads = u64::from(facts.settings.threads.max);
     let arenas = facts.arenas.as_deref().map(|text| text.trim().parse::<u32>().unwrap_or(0));
     let finding = match (&facts.jemalloc, wanted, arenas) {
-        (None, Allocator::Jemalloc, _) => {
-            DeployFinding::yellow(QUESTION, "rack.allocator is jemalloc, but libjemalloc.so.2 is not installed")
-                .with("library", "libjemalloc.so.2")
-                .paste("shell", "apt-get install --no-install-recommends libjemalloc2")
-        }
+        (None, Allocator::Jemalloc, _) => DeployFinding::yellow(
+            QUESTION,
+            "rack.allocator is jemalloc, but libjemalloc.so.2 is not installed",
+        )
+        .with("library", "libjemalloc.so.2")
+        .paste("shell", "apt-get install --no-install-recommends libjemalloc2"),
         (Some(path), Allocator::Jemalloc, _) | (Some(path), Allocator::Auto, None) => {
             let path = path.display().to_string();
             DeployFinding::green(QUESTION, format!("jemalloc ({path})")).with("library", path)
@@ -183,7 +203,8 @@ pub(super) fn allocator(facts: &DeployFacts) -> Vec<DeployFinding> {
         }
         (_, _, number) => {
             let number = number.unwrap_or(ARENAS);
-            DeployFinding::green(QUESTION, format!("the C library's, with at most {number} arenas")).with("arenas", number)
+            DeployFinding::green(QUESTION, format!("the C library's, with at most {number} arenas"))
+                .with("arenas", number)
         }
     };
     vec![finding]

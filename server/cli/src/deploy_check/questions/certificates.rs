@@ -64,9 +64,17 @@ fn uncovered(facts: &DeployFacts) -> Option<DeployFinding> {
     if settings.acme.is_on() || facts.certificates.is_empty() || settings.tls.development {
         return None;
     }
-    let covered = |name: &str| facts.certificates.iter().any(|one| one.names.iter().any(|of| covers(of, name)));
+    let covered =
+        |name: &str| facts.certificates.iter().any(|one| one.names.iter().any(|of| covers(of, name)));
     let hosts = settings.sites.hosts.iter().map(|host| host.host.as_str());
-    let missing: Vec<&str> = settings.https.canonical_host.as_deref().into_iter().chain(hosts).filter(|name| !covered(name)).collect();
+    let missing: Vec<&str> = settings
+        .https
+        .canonical_host
+        .as_deref()
+        .into_iter()
+        .chain(hosts)
+        .filter(|name| !covered(name))
+        .collect();
     let first = *missing.first()?;
     Some(
         DeployFinding::red("certificates", format!("no certificate is for {}", missing.join(", ")))
@@ -100,10 +108,16 @@ fn challenges(facts: &DeployFacts) -> Option<DeployFinding> {
         .collect();
     let public = ports.iter().any(|port| [80, 443].contains(port));
     let finding = if public {
-        DeployFinding::green("certificates", format!("obtained from {}, which connects to port 80 or 443", acme.directory))
+        DeployFinding::green(
+            "certificates",
+            format!("obtained from {}, which connects to port 80 or 443", acme.directory),
+        )
     } else {
-        DeployFinding::yellow("certificates", "a public CA connects to port 80 or 443, and the server listens on neither")
-            .paste("command line", "firebrick --bind tcp://[::]:80 --bind ssl://[::]:443")
+        DeployFinding::yellow(
+            "certificates",
+            "a public CA connects to port 80 or 443, and the server listens on neither",
+        )
+        .paste("command line", "firebrick --bind tcp://[::]:80 --bind ssl://[::]:443")
     };
     Some(finding.with("directory", acme.directory.as_str()).with("ports", ports))
 }
@@ -127,7 +141,11 @@ fn name(one: &LookedUpName, facts: &DeployFacts) -> DeployFinding {
     let finding = match addresses {
         Err(why) => {
             let text = format!("{name} ({key}) leads nowhere: {why}");
-            let finding = if ordered { DeployFinding::red(QUESTION, text) } else { DeployFinding::yellow(QUESTION, text) };
+            let finding = if ordered {
+                DeployFinding::red(QUESTION, text)
+            } else {
+                DeployFinding::yellow(QUESTION, text)
+            };
             finding.paste("shell", look)
         }
         Ok(found) => {
@@ -137,8 +155,11 @@ fn name(one: &LookedUpName, facts: &DeployFacts) -> DeployFinding {
                 DeployFinding::green(QUESTION, text)
             } else {
                 // A machine behind NAT or a balancer does not have its public address.
-                DeployFinding::yellow(QUESTION, format!("{text}, no address of this machine: right only behind NAT, or with --behind"))
-                    .paste("shell", look)
+                DeployFinding::yellow(
+                    QUESTION,
+                    format!("{text}, no address of this machine: right only behind NAT, or with --behind"),
+                )
+                .paste("shell", look)
             };
             finding.with("addresses", shown)
         }

@@ -89,7 +89,11 @@ fn against_threads(pool: &ConnectionPool, seats: &WorkerSeats, facts: &DeployFac
 }
 
 /// Compares the connections that all workers can open with the limit that was told.
-fn against_database(pools: &[ConnectionPool], seats: &WorkerSeats, facts: &DeployFacts) -> Option<DeployFinding> {
+fn against_database(
+    pools: &[ConnectionPool],
+    seats: &WorkerSeats,
+    facts: &DeployFacts,
+) -> Option<DeployFinding> {
     let limit = facts.database_limit?;
     let settings = &facts.settings;
     // Several pools of one app may lead to one database; SQLite has no connections.
@@ -108,7 +112,9 @@ fn against_database(pools: &[ConnectionPool], seats: &WorkerSeats, facts: &Deplo
     } else if reloading > limit.into() {
         DeployFinding::yellow(
             QUESTION,
-            format!("{counts} are {most}, and {reloading} while a worker is replaced: the database accepts {limit}"),
+            format!(
+                "{counts} are {most}, and {reloading} while a worker is replaced: the database accepts {limit}"
+            ),
         )
     } else {
         DeployFinding::green(QUESTION, format!("{counts} are {most} of {limit} that the database accepts"))

@@ -11,10 +11,14 @@ pub(super) fn public(facts: &DeployFacts) -> Vec<DeployFinding> {
         return Vec::new();
     }
     let entries = facts.public_entries.unwrap_or(0);
-    let mut findings: Vec<DeployFinding> = facts.rails.iter().filter_map(|rails| {
-        let pipeline = rails.pipeline.as_ref()?;
-        assets(pipeline, rails.sources, &facts.environment.name)
-    }).collect();
+    let mut findings: Vec<DeployFinding> = facts
+        .rails
+        .iter()
+        .filter_map(|rails| {
+            let pipeline = rails.pipeline.as_ref()?;
+            assets(pipeline, rails.sources, &facts.environment.name)
+        })
+        .collect();
     let leaves = facts.rails.as_ref().is_some_and(|rails| rails.leaves_files_to_the_server);
     findings.push(match &facts.settings.files.public {
         None if leaves => {
@@ -46,12 +50,26 @@ fn assets(pipeline: &AssetPipeline, sources: usize, environment: &str) -> Option
     }
     let finding = match (has_files, manifest) {
         (_, true) => DeployFinding::green(QUESTION, format!("compiled by {name} into {output}")),
-        (true, false) => DeployFinding::red(QUESTION, format!("{output} has files but no manifest of {name}: was a file with a dot left out?")),
-        (false, false) => DeployFinding::red(QUESTION, format!("{output} is empty: {name} has compiled none of {}", counted(sources as u64, "source file"))),
+        (true, false) => DeployFinding::red(
+            QUESTION,
+            format!("{output} has files but no manifest of {name}: was a file with a dot left out?"),
+        ),
+        (false, false) => DeployFinding::red(
+            QUESTION,
+            format!(
+                "{output} is empty: {name} has compiled none of {}",
+                counted(sources as u64, "source file")
+            ),
+        ),
     };
     let finding = finding.with("pipeline", *name).with("output", *output).with("sources", sources);
-    if *manifest { return Some(finding) }
-    Some(finding.paste("shell", format!("RAILS_ENV={environment} SECRET_KEY_BASE_DUMMY=1 bundle exec rails assets:precompile")))
+    if *manifest {
+        return Some(finding);
+    }
+    Some(finding.paste(
+        "shell",
+        format!("RAILS_ENV={environment} SECRET_KEY_BASE_DUMMY=1 bundle exec rails assets:precompile"),
+    ))
 }
 
 /// Whether the log of a Rails app leaves its container.
@@ -72,7 +90,8 @@ pub(super) fn logs(facts: &DeployFacts) -> Vec<DeployFinding> {
         .with("file", file)
         .with("platform", platform)
         .paste("environment", "RAILS_LOG_TO_STDOUT=1"),
-        None => DeployFinding::green(QUESTION, format!("{file}, because RAILS_LOG_TO_STDOUT is not set")).with("file", file),
+        None => DeployFinding::green(QUESTION, format!("{file}, because RAILS_LOG_TO_STDOUT is not set"))
+            .with("file", file),
     }]
 }
 

@@ -16,21 +16,22 @@ pub(super) fn memory(facts: &DeployFacts) -> Vec<DeployFinding> {
     let workers = all_workers(&facts.settings);
     let (each, told) = (facts.worker_memory.unwrap_or(ASSUMED), facts.worker_memory.is_some());
     let needed = workers.saturating_mul(each);
-    let assumed = if told { "each" } else { "each, which is assumed: firebrick stats shows what they take" };
-    let counts = format!("{} of {} {assumed}", counted(workers, "worker"), bytes(each));
+    let assumed =
+        if told { "" } else { " (that size is assumed: firebrick stats shows what they really take)" };
+    let counts = format!("{} of {}", counted(workers, "worker"), bytes(each));
     let Some(memory) = facts.machine.memory() else {
+        let text = format!("{counts}; the memory of this machine is unknown{assumed}");
         return vec![
-            DeployFinding::green(QUESTION, format!("{counts}; the memory of this machine is unknown"))
-                .with("workers", workers)
-                .with("worker_bytes", each),
+            DeployFinding::green(QUESTION, text).with("workers", workers).with("worker_bytes", each),
         ];
     };
-    let what = if facts.machine.memory_limit == Some(memory) { "the container's limit" } else { "the machine" };
-    let text = format!("{} for {counts}: {what} has {}", bytes(needed), bytes(memory));
+    let what = if facts.machine.memory_limit == Some(memory) { "the container's limit is" } else { "the machine has" };
+    let text = format!("{counts} need {}, {what} {}{assumed}", bytes(needed), bytes(memory));
     let finding = if needed <= memory {
         DeployFinding::green(QUESTION, text)
     } else {
-        let finding = if told { DeployFinding::red(QUESTION, text) } else { DeployFinding::yellow(QUESTION, text) };
+        let finding =
+            if told { DeployFinding::red(QUESTION, text) } else { DeployFinding::yellow(QUESTION, text) };
         let others: u64 = facts.settings.pools.iter().map(|pool| u64::from(pool.workers)).sum();
         let fitting = (memory / each.max(1)).saturating_sub(others).max(1);
         finding.paste_line(set(&facts.settings, "workers", &fitting.to_string()))
@@ -55,16 +56,24 @@ pub(super) fn cpus(facts: &DeployFacts) -> Vec<DeployFinding> {
     let by = if machine.cpu_quota.is_some() { " (with the container's quota)" } else { "" };
     let text = format!("{} for {}{by}", counted(workers, "worker"), counted(cpus, "CPU"));
     let to_cpus = set(settings, "workers", &cpus.to_string());
-    let finding = if facts.surroundings.kubernetes && machine.cpu_quota.is_none() && settings.workers_auto.is_some() {
-        DeployFinding::yellow(QUESTION, format!("{text}: without a limit of CPU the pod starts a worker for each CPU of its node"))
+    let finding =
+        if facts.surroundings.kubernetes && machine.cpu_quota.is_none() && settings.workers_auto.is_some() {
+            DeployFinding::yellow(
+                QUESTION,
+                format!("{text}: without a limit of CPU the pod starts a worker for each CPU of its node"),
+            )
             .paste("container of the pod", "resources:\n  limits:\n    cpu: \"2\"")
-    } else if workers > 2 * cpus {
-        DeployFinding::yellow(QUESTION, format!("{text}: more than two for each")).paste_line(to_cpus)
-    } else if settings.workers.max * 2 < machine.cpus() && settings.workers_auto.is_none() && settings.pools.is_empty() {
-        DeployFinding::yellow(QUESTION, format!("{text}: a worker uses one at a time, so most are idle")).paste_line(to_cpus)
-    } else {
-        DeployFinding::green(QUESTION, text)
-    };
+        } else if workers > 2 * cpus {
+            DeployFinding::yellow(QUESTION, format!("{text}: more than two for each")).paste_line(to_cpus)
+        } else if settings.workers.max * 2 < machine.cpus()
+            && settings.workers_auto.is_none()
+            && settings.pools.is_empty()
+        {
+            DeployFinding::yellow(QUESTION, format!("{text}: a worker uses one at a time, so most are idle"))
+                .paste_line(to_cpus)
+        } else {
+            DeployFinding::green(QUESTION, text)
+        };
     let quota = machine.cpu_quota.map_or(serde_json::Value::Null, Into::into);
     vec![finding.with("workers", workers).with("cpus", cpus).with("quota", quota)]
 }
@@ -88,10 +97,11 @@ pub(super) fn descriptors(facts: &DeployFacts) -> Vec<DeployFinding> {
     let own = u64::from(settings.front_threads) * (links + OWN);
     let connections = net::descriptors::usable(hard).saturating_sub(own);
     let grouped = text::people::grouped;
-    let soft_text = soft.map_or("unlimited".to_owned(), grouped);
+    let raised = soft.filter(|soft| *soft < hard).map(|soft| format!(" (the server raises the soft limit of {})", grouped(soft)));
     let text = format!(
-        "{} (soft {soft_text}, which the server raises) leave {} of {} (limits.max_connections)",
+        "{}{} leave {} of {} (limits.max_connections)",
         grouped(hard),
+        raised.unwrap_or_default(),
         grouped(connections),
         counted(wanted, "connection")
     );
@@ -104,7 +114,10 @@ pub(super) fn descriptors(facts: &DeployFacts) -> Vec<DeployFinding> {
     let finding = if connections < FEW.min(wanted) {
         raise(DeployFinding::red(QUESTION, text))
     } else if connections < wanted {
-        raise(DeployFinding::yellow(QUESTION, format!("{text}: beyond that, idle ones are closed for new ones")))
+        raise(DeployFinding::yellow(
+            QUESTION,
+            format!("{text}: beyond that, idle ones are closed for new ones"),
+        ))
     } else {
         DeployFinding::green(QUESTION, text)
     };
@@ -127,7 +140,8 @@ pub(super) fn temp_dir(facts: &DeployFacts) -> Vec<DeployFinding> {
     let body = settings.limits.max_body;
     let largest = body.unwrap_or(0).max(settings.limits.response_spool);
     let finding = if let Some(why) = problem {
-        let finding = DeployFinding::red(QUESTION, format!("large uploads and responses stay in memory: {why}"));
+        let finding =
+            DeployFinding::red(QUESTION, format!("large uploads and responses stay in memory: {why}"));
         if facts.surroundings.kubernetes {
             finding
                 .paste("pod", "volumes:\n  - name: tmp\n    emptyDir: {}")
@@ -137,14 +151,21 @@ pub(super) fn temp_dir(facts: &DeployFacts) -> Vec<DeployFinding> {
         }
     } else if *in_memory {
         let remedy = if facts.surroundings.kubernetes {
-            super::PasteLine { place: "pod".to_owned(), text: "volumes:\n  - name: tmp\n    emptyDir: {}".to_owned() }
+            super::PasteLine {
+                place: "pod".to_owned(),
+                text: "volumes:\n  - name: tmp\n    emptyDir: {}".to_owned(),
+            }
         } else {
             variable("TMPDIR", "/var/tmp")
         };
-        DeployFinding::yellow(QUESTION, format!("{dir} is in memory (tmpfs): large bodies count against limits.memory"))
-            .paste_line(remedy)
+        DeployFinding::yellow(
+            QUESTION,
+            format!("{dir} is in memory (tmpfs): large bodies count against limits.memory"),
+        )
+        .paste_line(remedy)
     } else if let Some(free) = free.filter(|free| *free < largest) {
-        let which = if body.is_some_and(|body| free < body) { "limits.max_body" } else { "limits.response_spool" };
+        let which =
+            if body.is_some_and(|body| free < body) { "limits.max_body" } else { "limits.response_spool" };
         DeployFinding::yellow(
             QUESTION,
             format!("{dir} has {} free, less than one body of {} ({which})", bytes(free), bytes(largest)),
@@ -178,20 +199,25 @@ pub(super) fn folders(facts: &DeployFacts) -> Vec<DeployFinding> {
         let path = folder.path.display().to_string();
         let Some(why) = &folder.problem else { continue };
         let finding = match folder.purpose {
-            FolderPurpose::ControlSocket => {
-                DeployFinding::yellow(QUESTION, format!("no control socket, so no firebrick stats, reload and stop: {why}"))
-                    .paste_line(variable("XDG_RUNTIME_DIR", "/run/firebrick"))
-            }
+            FolderPurpose::ControlSocket => DeployFinding::yellow(
+                QUESTION,
+                format!("no control socket, so no firebrick stats, reload and stop: {why}"),
+            )
+            .paste_line(variable("XDG_RUNTIME_DIR", "/run/firebrick")),
             FolderPurpose::Pidfile => DeployFinding::red(QUESTION, format!("no pid file: {why}"))
                 .paste_line(set(&facts.settings, "pidfile", "\"/run/firebrick/server.pid\"")),
-            FolderPurpose::Certificates => {
-                DeployFinding::red(QUESTION, format!("certificates cannot be kept: {why}"))
-                    .paste_line(set(&facts.settings, "acme.dir", "\"/var/lib/firebrick/certs\""))
-            }
+            FolderPurpose::Certificates => DeployFinding::red(
+                QUESTION,
+                format!("certificates cannot be kept: {why}"),
+            )
+            .paste_line(set(&facts.settings, "acme.dir", "\"/var/lib/firebrick/certs\"")),
             FolderPurpose::RailsTemporary => {
                 let finding = DeployFinding::yellow(QUESTION, format!("caches and sockets of Rails: {why}"));
                 if facts.surroundings.kubernetes {
-                    finding.paste("container of the pod", format!("volumeMounts:\n  - name: tmp\n    mountPath: {path}"))
+                    finding.paste(
+                        "container of the pod",
+                        format!("volumeMounts:\n  - name: tmp\n    mountPath: {path}"),
+                    )
                 } else {
                     finding.paste("shell", format!("chown -R \"$USER\" {path}"))
                 }
@@ -200,9 +226,11 @@ pub(super) fn folders(facts: &DeployFacts) -> Vec<DeployFinding> {
         findings.push(finding.with("folder", path));
     }
     if let (true, Some(_)) = (findings.is_empty(), facts.folders.first()) {
-        let paths: Vec<String> = facts.folders.iter().map(|folder| folder.path.display().to_string()).collect();
+        let paths: Vec<String> =
+            facts.folders.iter().map(|folder| folder.path.display().to_string()).collect();
         findings.push(
-            DeployFinding::green(QUESTION, format!("{} can be written", paths.join(", "))).with("folders", paths),
+            DeployFinding::green(QUESTION, format!("{} can be written", paths.join(", ")))
+                .with("folders", paths),
         );
     }
     findings

@@ -20,7 +20,10 @@ pub(super) fn addresses(facts: &DeployFacts) -> Vec<DeployFinding> {
     if let Some(wanted) = facts.port_variable.filter(|wanted| !ports.contains(wanted)) {
         let text = format!("PORT is {wanted}, but the server listens on {shown}");
         let finding = match around.routed_by {
-            Some(platform) => DeployFinding::red(QUESTION, format!("{text}: the platform ({platform} is set) connects to PORT")),
+            Some(platform) => DeployFinding::red(
+                QUESTION,
+                format!("{text}: the platform ({platform} is set) connects to PORT"),
+            ),
             None => DeployFinding::yellow(QUESTION, text),
         };
         findings.push(
@@ -35,9 +38,12 @@ pub(super) fn addresses(facts: &DeployFacts) -> Vec<DeployFinding> {
     if remote && only_local(&binds) {
         let port = ports.first().copied().unwrap_or(9292);
         findings.push(
-            DeployFinding::red(QUESTION, format!("{shown}: {} connects from another machine", around.proxy.name()))
-                .with("addresses", names.clone())
-                .paste("command line", format!("firebrick --bind \"tcp://[::]:{port}\"")),
+            DeployFinding::red(
+                QUESTION,
+                format!("{shown}: {} connects from another machine", around.proxy.name()),
+            )
+            .with("addresses", names.clone())
+            .paste("command line", format!("firebrick --bind \"tcp://[::]:{port}\"")),
         );
     }
     if findings.is_empty() {
@@ -56,18 +62,17 @@ fn address(bind: &Bind, trial: &Result<AddressTrial, String>, facts: &DeployFact
         // The server that is to be replaced.
         Ok(AddressTrial::InUse(Some(holder))) if holder.contains(OURS) => return None,
         Ok(AddressTrial::InUse(Some(holder))) => {
-            DeployFinding::red(QUESTION, format!("{name} is in use by {holder}")).with("holder", holder.as_str())
+            DeployFinding::red(QUESTION, format!("{name} is in use by {holder}"))
+                .with("holder", holder.as_str())
         }
-        Ok(AddressTrial::InUse(None)) => DeployFinding::yellow(
-            QUESTION,
-            format!("{name} is in use; root would see by whom"),
-        ),
+        Ok(AddressTrial::InUse(None)) => {
+            DeployFinding::yellow(QUESTION, format!("{name} is in use; root would see by whom"))
+        }
         Err(why) => DeployFinding::red(QUESTION, why.clone()),
     };
     let finding = match port(bind) {
-        Some(port) if trial.is_err() && port < 1024 => {
-            finding.paste("shell", format!("sudo setcap cap_net_bind_service=+ep {}", facts.program.display()))
-        }
+        Some(port) if trial.is_err() && port < 1024 => finding
+            .paste("shell", format!("sudo setcap cap_net_bind_service=+ep {}", facts.program.display())),
         Some(port) if trial.is_ok() => finding.paste("shell", format!("sudo ss -ltnp 'sport = :{port}'")),
         _ => finding.paste("command line", "firebrick --bind \"tcp://[::]:9292\""),
     };
@@ -97,13 +102,19 @@ pub(super) fn proxy(facts: &DeployFacts) -> Vec<DeployFinding> {
     let by_port = settings.binds.iter().any(|bind| matches!(bind, Bind::Tcp { .. }));
     let loopback = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     let local_port = settings.binds.iter().any(|bind| is_local(bind) && matches!(bind, Bind::Tcp { .. }));
-    let peer = around.proxy.peer().or_else(|| (only_local(&settings.binds) && local_port).then_some(loopback));
+    let peer =
+        around.proxy.peer().or_else(|| (only_local(&settings.binds) && local_port).then_some(loopback));
     let strange = peer.filter(|peer| by_port && !trusted.trusts(Some(*peer)));
     let wrong = "every client has the proxy's address, and https:// is not known";
     let finding = if believes_nobody {
-        let redirects = if settings.https.https_only == Some(true) { ", so https_only redirects for ever" } else { "" };
+        let redirects =
+            if settings.https.https_only == Some(true) { ", so https_only redirects for ever" } else { "" };
         DeployFinding::red(QUESTION, format!("{name} ({because}) is not trusted: {wrong}{redirects}"))
-            .paste_line(set(settings, "rack.trusted_proxies", "\"127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7,unix\""))
+            .paste_line(set(
+                settings,
+                "rack.trusted_proxies",
+                "\"127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7,unix\"",
+            ))
     } else if by_unix && !trusted.unix {
         DeployFinding::red(QUESTION, format!("clients of the Unix socket are not trusted: {wrong}"))
             .paste_line(set(settings, "rack.trusted_proxies", "\"127.0.0.0/8,::1,unix\""))
@@ -123,7 +134,12 @@ pub(super) fn proxy(facts: &DeployFacts) -> Vec<DeployFinding> {
         DeployFinding::green(QUESTION, format!("{name} ({because}), trusted by rack.trusted_proxies"))
     };
     let networks: Vec<String> = trusted.networks.iter().map(ToString::to_string).collect();
-    vec![finding.with("behind", around.proxy.word()).with("trusted_networks", networks).with("trusted_unix", trusted.unix)]
+    vec![
+        finding
+            .with("behind", around.proxy.word())
+            .with("trusted_networks", networks)
+            .with("trusted_unix", trusted.unix),
+    ]
 }
 
 /// Whether the proxy passes 103 responses.
@@ -148,7 +164,11 @@ pub(super) fn early_hints(facts: &DeployFacts) -> Vec<DeployFinding> {
                 if version >= NGINX {
                     DeployFinding::green(QUESTION, format!("on, and {shown} passes 103 responses"))
                 } else {
-                    DeployFinding::red(QUESTION, format!("on, but {shown} waits for ever at a 103 response (before 1.29)")).paste_line(off)
+                    DeployFinding::red(
+                        QUESTION,
+                        format!("on, but {shown} waits for ever at a 103 response (before 1.29)"),
+                    )
+                    .paste_line(off)
                 }
                 .with("nginx", shown)
             }
@@ -157,8 +177,11 @@ pub(super) fn early_hints(facts: &DeployFacts) -> Vec<DeployFinding> {
                 format!("on, and {} before nginx 1.29 waits for ever at a 103 response", around.proxy.name()),
             )
             .paste_line(off),
-            _ => DeployFinding::yellow(QUESTION, format!("on, but {} does not pass 103 responses for certain", around.proxy.name()))
-                .paste_line(off),
+            _ => DeployFinding::yellow(
+                QUESTION,
+                format!("on, but {} does not pass 103 responses for certain", around.proxy.name()),
+            )
+            .paste_line(off),
         }
     };
     vec![finding.with("early_hints", on).with("behind", around.proxy.word())]

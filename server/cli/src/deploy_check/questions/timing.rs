@@ -18,8 +18,11 @@ pub(super) fn timeouts(facts: &DeployFacts) -> Vec<DeployFinding> {
     let keep_alive = timeouts.keep_alive;
     let (Some(idle), Some(first_byte)) = (proxy.idle(), proxy.first_byte()) else {
         return vec![
-            DeployFinding::green(QUESTION, format!("keep-alive {}, with nothing in front", shown(keep_alive)))
-                .with("keep_alive_s", keep_alive.as_secs_f64()),
+            DeployFinding::green(
+                QUESTION,
+                format!("keep-alive {}, with nothing in front", shown(keep_alive)),
+            )
+            .with("keep_alive_s", keep_alive.as_secs_f64()),
         ];
     };
     let name = proxy.name();
@@ -98,14 +101,21 @@ pub(super) fn shutdown(facts: &DeployFacts) -> Vec<DeployFinding> {
     };
     let finding = match &around.grace {
         None => DeployFinding::green(QUESTION, format!("{parts} after TERM; --grace says when KILL comes")),
-        Some((grace, by)) if needed < *grace => {
-            DeployFinding::green(QUESTION, format!("{parts} after TERM; KILL comes after {} ({by})", shown(*grace)))
-        }
+        Some((grace, by)) if needed < *grace => DeployFinding::green(
+            QUESTION,
+            format!("{parts} after TERM; KILL comes after {} ({by})", shown(*grace)),
+        ),
         Some((grace, by)) => {
-            let text = format!("{parts} after TERM, but KILL comes after {} ({by}): requests are cut off", shown(*grace));
+            let text = format!(
+                "{parts} after TERM, but KILL comes after {} ({by}): requests are cut off",
+                shown(*grace)
+            );
             let left = grace.saturating_sub(lame_duck).saturating_sub(MARGIN);
-            let finding = DeployFinding::yellow(QUESTION, text)
-                .paste_line(set(settings, "timeouts.shutdown", &written(left)));
+            let finding = DeployFinding::yellow(QUESTION, text).paste_line(set(
+                settings,
+                "timeouts.shutdown",
+                &written(left),
+            ));
             if around.kubernetes {
                 let seconds = (needed + MARGIN).as_secs();
                 finding.paste("or in the pod", format!("terminationGracePeriodSeconds: {seconds}"))
@@ -114,7 +124,8 @@ pub(super) fn shutdown(facts: &DeployFacts) -> Vec<DeployFinding> {
             }
         }
     };
-    let grace = around.grace.as_ref().map_or(serde_json::Value::Null, |(grace, _)| grace.as_secs_f64().into());
+    let grace =
+        around.grace.as_ref().map_or(serde_json::Value::Null, |(grace, _)| grace.as_secs_f64().into());
     vec![finding.with("shutdown_s", needed.as_secs_f64()).with("grace_s", grace)]
 }
 

@@ -55,7 +55,11 @@ pub(super) fn read(loaded: &Loaded, wish: &DeployCheckWish, environment: Environ
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("firebrick")),
         certificates: certificates(settings),
         now: SystemTime::now(),
-        names: if wish.offline { LookedUpNames::Skipped } else { LookedUpNames::Done(names::look_up(settings)) },
+        names: if wish.offline {
+            LookedUpNames::Skipped
+        } else {
+            LookedUpNames::Done(names::look_up(settings))
+        },
         nginx: asks_nginx.then(nginx).flatten(),
         jemalloc: front::jemalloc(),
         arenas: variable("MALLOC_ARENA_MAX"),

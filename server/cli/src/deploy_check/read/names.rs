@@ -38,7 +38,8 @@ pub(super) fn look_up(settings: &Settings) -> Vec<LookedUpName> {
     let mut found: Vec<LookedUpName> =
         wanted.into_iter().map(|(name, key)| LookedUpName { name, key, addresses: late() }).collect();
     let until = Instant::now() + LIMIT;
-    while let Ok((place, addresses)) = receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    while let Ok((place, addresses)) = receiver.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
         found[place].addresses = addresses;
     }
     found
@@ -83,7 +84,10 @@ mod tests {
         };
         settings.acme.certificates = vec![order(&["nosuch.invalid", "*.nosuch.invalid", "192.0.2.1"])];
         let found = look_up(&settings);
-        assert_eq!(found.iter().map(|one| (one.name.as_str(), one.key)).collect::<Vec<_>>(), [("nosuch.invalid", "acme.domains")]);
+        assert_eq!(
+            found.iter().map(|one| (one.name.as_str(), one.key)).collect::<Vec<_>>(),
+            [("nosuch.invalid", "acme.domains")]
+        );
         assert!(found[0].addresses.is_err());
     }
 }

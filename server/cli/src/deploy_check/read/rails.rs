@@ -117,9 +117,11 @@ fn credentials(
     };
     const VARIABLE: &str = "RAILS_MASTER_KEY";
     let found = match variable(VARIABLE) {
-        Some(key) => {
-            MasterKey::Present { place: VARIABLE.to_owned(), characters: key.trim().chars().count(), open: false }
-        }
+        Some(key) => MasterKey::Present {
+            place: VARIABLE.to_owned(),
+            characters: key.trim().chars().count(),
+            open: false,
+        },
         None => key_file(dir, key),
     };
     (Some(file), found)
@@ -193,7 +195,9 @@ mod tests {
     impl App {
         fn new(files: &[(&str, &str)]) -> App {
             let app = App(tempfile::tempdir().unwrap());
-            for (name, text) in [("config/application.rb", ""), ("config/environment.rb", "")].iter().chain(files) {
+            for (name, text) in
+                [("config/application.rb", ""), ("config/environment.rb", "")].iter().chain(files)
+            {
                 let path = app.0.path().join(name);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
@@ -202,7 +206,9 @@ mod tests {
         }
 
         fn read(&self, set: &[(&str, &str)]) -> RailsFacts {
-            let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let variable = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
             read(self.0.path(), "production", &variable).unwrap()
         }
     }
@@ -246,10 +252,17 @@ mod tests {
     #[test]
     fn a_pipeline_has_sources_output_and_a_manifest() {
         let lock = "GEM\n  specs:\n    sprockets-rails (3.4.1)\n";
-        let app = App::new(&[("Gemfile.lock", lock), ("app/assets/a.css", ""), ("app/assets/config/manifest.js", "")]);
+        let app = App::new(&[
+            ("Gemfile.lock", lock),
+            ("app/assets/a.css", ""),
+            ("app/assets/config/manifest.js", ""),
+        ]);
         let facts = app.read(&[]);
         let pipeline = facts.pipeline.unwrap();
-        assert_eq!((pipeline.name, facts.sources, pipeline.has_files, pipeline.manifest), ("sprockets-rails", 1, false, false));
+        assert_eq!(
+            (pipeline.name, facts.sources, pipeline.has_files, pipeline.manifest),
+            ("sprockets-rails", 1, false, false)
+        );
         fs::create_dir_all(app.0.path().join("public/assets")).unwrap();
         fs::write(app.0.path().join("public/assets/a-1.css"), "").unwrap();
         assert!(app.read(&[]).pipeline.is_some_and(|pipeline| pipeline.has_files && !pipeline.manifest));

@@ -20,7 +20,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(super) fn ask(settings: &Settings, active_record: bool) -> Result<RubyAnswer, String> {
     let environment = &settings.process.environment;
     let mut command = Command::new(&settings.rack.ruby);
-    command.current_dir(&settings.dir).args(["-e", SCRIPT, "--", environment]).arg(if active_record { "1" } else { "0" });
+    command.current_dir(&settings.dir).args(["-e", SCRIPT, "--", environment]).arg(if active_record {
+        "1"
+    } else {
+        "0"
+    });
     for name in ["RACK_ENV", "RAILS_ENV"] {
         if std::env::var_os(name).is_none() {
             command.env(name, environment);
@@ -29,7 +33,7 @@ pub(super) fn ask(settings: &Settings, active_record: bool) -> Result<RubyAnswer
     let run = process::run(&mut command, LIMIT)?;
     let refused = || {
         let line = run.err.lines().find(|line| !line.trim().is_empty()).unwrap_or("no output");
-        format!("{}: {}", run.status, line.trim())
+        text::masked(&format!("{}: {}", run.status, line.trim())).into_owned()
     };
     // What Ruby itself, or a library of RUBYOPT, prints comes before.
     let (_, json) = run.out.rsplit_once('\0').ok_or_else(refused)?;
@@ -39,23 +43,23 @@ pub(super) fn ask(settings: &Settings, active_record: bool) -> Result<RubyAnswer
 /// Reads the answer of the script.
 fn parse(json: &str) -> Option<RubyAnswer> {
     let answer: Value = serde_json::from_str(json.trim()).ok()?;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let word = |value: &Value| value.as_str().map(str::to_owned);
     let is = |name: &str| answer[name].as_bool().unwrap_or(false);
     let pool = |one: &Value| {
         Some(ConnectionPool {
-            name: text(&one["name"])?,
-            adapter: text(&one["adapter"])?,
+            name: word(&one["name"])?,
+            adapter: word(&one["adapter"])?,
             size: one["size"].as_u64().and_then(|size| size.try_into().ok()),
-            origin: text(&one["origin"])?,
+            origin: word(&one["origin"])?,
         })
     };
     Some(RubyAnswer {
-        engine: text(&answer["engine"])?,
-        version: text(&answer["version"])?,
+        engine: word(&answer["engine"])?,
+        version: word(&answer["version"])?,
         has_yjit: is("has_yjit"),
         yjit_by_itself: is("yjit"),
         pools: answer["pools"].as_array().into_iter().flatten().filter_map(pool).collect(),
-        pools_error: text(&answer["error"]),
+        pools_error: word(&answer["error"]).map(|why| text::masked(&why).into_owned()),
     })
 }
 
@@ -70,11 +74,17 @@ mod tests {
         let json = r#"{"engine":"ruby","version":"3.3.0","has_yjit":true,"yjit":false,
             "pools":[{"name":"primary","adapter":"postgresql","origin":"default","size":5},{"name":"queue","adapter":"x","origin":"y","size":null}]}"#;
         let answer = parse(json).unwrap();
-        assert_eq!((answer.version.as_str(), answer.has_yjit, answer.pools_error.clone()), ("3.3.0", true, None));
+        assert_eq!(
+            (answer.version.as_str(), answer.has_yjit, answer.pools_error.clone()),
+            ("3.3.0", true, None)
+        );
         assert_eq!(answer.pools.iter().map(|pool| pool.size).collect::<Vec<_>>(), [Some(5), None]);
         assert_eq!(parse(r#"{"engine":1}"#), None);
         assert_eq!(parse("no JSON"), None);
-        assert_eq!(parse(r#"{"engine":"ruby","version":"3","error":"KeyError: x"}"#).unwrap().pools_error.unwrap(), "KeyError: x");
+        assert_eq!(
+            parse(r#"{"engine":"ruby","version":"3","error":"KeyError: x"}"#).unwrap().pools_error.unwrap(),
+            "KeyError: x"
+        );
     }
 
     #[test]
