@@ -110,7 +110,7 @@ mod tests {
         }
         let commands = COMMANDS.iter().map(|command| command.name);
         for name in commands.chain(EXIT_CODES.iter().map(|(code, _)| *code)) {
-            assert!(page.contains(&format!("\\fB{name}\\fR")), "{name} is missing");
+            assert!(page.contains(&format!("\\fB{}\\fR", name.replace('-', "\\-"))), "{name} is missing");
         }
         assert!(page.contains(".TH firebrick 1"), "{page}");
     }

@@ -25,7 +25,11 @@ pub(super) fn memory(facts: &DeployFacts) -> Vec<DeployFinding> {
             DeployFinding::green(QUESTION, text).with("workers", workers).with("worker_bytes", each),
         ];
     };
-    let what = if facts.machine.memory_limit == Some(memory) { "the container's limit is" } else { "the machine has" };
+    let what = if facts.machine.memory_limit == Some(memory) {
+        "the container's limit is"
+    } else {
+        "the machine has"
+    };
     let text = format!("{counts} need {}, {what} {}{assumed}", bytes(needed), bytes(memory));
     let finding = if needed <= memory {
         DeployFinding::green(QUESTION, text)
@@ -97,7 +101,9 @@ pub(super) fn descriptors(facts: &DeployFacts) -> Vec<DeployFinding> {
     let own = u64::from(settings.front_threads) * (links + OWN);
     let connections = net::descriptors::usable(hard).saturating_sub(own);
     let grouped = text::people::grouped;
-    let raised = soft.filter(|soft| *soft < hard).map(|soft| format!(" (the server raises the soft limit of {})", grouped(soft)));
+    let raised = soft
+        .filter(|soft| *soft < hard)
+        .map(|soft| format!(" (the server raises the soft limit of {})", grouped(soft)));
     let text = format!(
         "{}{} leave {} of {} (limits.max_connections)",
         grouped(hard),

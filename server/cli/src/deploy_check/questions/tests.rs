@@ -17,7 +17,7 @@ const GIB: u64 = 1 << 30;
 fn good() -> DeployFacts {
     let mut settings = Settings::defaults(Path::new("/srv/app"));
     settings.app = Some("/srv/app/config.ru".into());
-    settings.workers = Workers::exactly(8);
+    (settings.workers, settings.workers_auto) = (Workers::exactly(8), None);
     let machine = Machine { memory_total: Some(16 * GIB), open_files: Some(65_536), ..Machine::unlimited(8) };
     DeployFacts {
         environment: EnvironmentName {
@@ -255,9 +255,12 @@ fn memory_and_cpus() {
 
 #[test]
 fn descriptors_and_folders() {
-    is(Yellow, "descriptors", &["4,096 (the server raises the soft limit of 1,024)", "LimitNOFILE=16384", "ulimit -Hn 16384"], |facts| {
-        facts.machine.open_files = Some(4_096)
-    });
+    is(
+        Yellow,
+        "descriptors",
+        &["4,096 (the server raises the soft limit of 1,024)", "LimitNOFILE=16384", "ulimit -Hn 16384"],
+        |facts| facts.machine.open_files = Some(4_096),
+    );
     is(Red, "descriptors", &["leave 0 of 10,000"], |facts| facts.machine.open_files = Some(16));
     is(Green, "descriptors", &["unlimited"], |facts| facts.machine.open_files = None);
     let temp = |change: fn(&mut TemporaryFolder)| move |facts: &mut DeployFacts| change(&mut facts.temp);
@@ -527,7 +530,7 @@ prop_compose! {
         numbers in proptest::array::uniform8(prop_oneof![Just(0u64), 1u64..20, any::<u64>()]),
         bits in any::<u64>(),
         proxy in 0usize..6,
-        word in "[a-z.*]{0,12}",
+        word in "[a-z.*]{1,12}",
     ) -> DeployFacts {
         let bit = |at: u32| bits >> at & 1 == 1;
         let small = |at: usize| u32::try_from(numbers[at] % 1_025).unwrap_or(0);
