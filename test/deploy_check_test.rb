@@ -187,11 +187,12 @@ class DeployCheckTest < Case
     lines = assert_light("red", "time-outs", /keep-alive.*1 min 30 s/, env: heroku)["paste"]
     lines += assert_light("yellow", "time-outs", /gives up after 30 s/, env: heroku)["paste"]
     lines += assert_light("yellow", "shutdown", /KILL comes after 30 s \(Heroku\)/, env: heroku)["paste"]
-    assert_equal ["firebrick.toml"], lines.map { |line| line["place"] }.uniq
-    sections = lines.map { |line| line["text"].lines(chomp: true) }.group_by(&:first)
-    write("firebrick.toml" => sections.map { |section, rows| [section, *rows.map(&:last)].join("\n") }.join("\n"))
+    assert_equal ["firebrick.toml, above the first [section]"], lines.map { |line| line["place"] }.uniq
+    write("firebrick.toml" => lines.map { |line| "#{line['text']}\n" }.join)
     assert_light("green", "time-outs", /they suit Heroku/, env: heroku)
     assert_light("green", "shutdown", /Heroku/, env: heroku)
+    write("firebrick.toml" => "[timeouts]\nworker = 25\n")
+    assert_includes assert_light("red", "time-outs", /keep-alive/, env: heroku)["paste"], { "place" => "firebrick.toml, below [timeouts]", "text" => 'keep_alive = "95s"' }
     File.delete(File.join(@folder, "firebrick.toml"))
     write("config/puma.rb" => "workers 2")
     assert_light("red", "time-outs", /firebrick --keep-alive-timeout 95s/, env: heroku)

@@ -17,6 +17,8 @@ use super::platform::Surroundings;
 pub(crate) struct DeployFacts {
     pub(crate) settings: Settings,
     pub(crate) environment: EnvironmentName,
+    /// The names of the tables of the configuration file.
+    pub(crate) sections: Vec<String>,
     pub(crate) machine: Machine,
     /// The soft limit of open files; `None` if unlimited.
     pub(crate) soft_open_files: Option<u64>,

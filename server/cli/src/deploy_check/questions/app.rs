@@ -142,7 +142,7 @@ pub(super) fn ruby(facts: &DeployFacts) -> Vec<DeployFinding> {
             return vec![
                 DeployFinding::red(QUESTION, format!("{program} does not answer: {why}"))
                     .with("program", program.as_str())
-                    .paste_line(set(&facts.settings, "ruby", "\"/path/to/ruby\"")),
+                    .paste_line(set(facts, "ruby", "\"/path/to/ruby\"")),
             ];
         }
         Some(Ok(answer)) => answer,
@@ -153,10 +153,10 @@ pub(super) fn ruby(facts: &DeployFacts) -> Vec<DeployFinding> {
     let finding =
         if answer.has_yjit && recent && off {
             DeployFinding::yellow(QUESTION, format!("{named} has YJIT, and rack.yjit is off"))
-                .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
+                .paste_line(set(facts, "rack.yjit", "\"auto\""))
         } else if facts.settings.rack.yjit == Yjit::On && !answer.has_yjit {
             DeployFinding::yellow(QUESTION, format!("rack.yjit is on, but {named} was built without YJIT"))
-                .paste_line(set(&facts.settings, "rack.yjit", "\"auto\""))
+                .paste_line(set(facts, "rack.yjit", "\"auto\""))
         } else {
             DeployFinding::green(QUESTION, named.clone())
         };

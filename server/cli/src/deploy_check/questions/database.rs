@@ -121,7 +121,7 @@ fn against_database(
     };
     let finding = if most > limit.into() || reloading > limit.into() {
         let fitting = (u64::from(limit) / each.max(1)).saturating_sub(1).max(1);
-        finding.paste_line(super::set(settings, "workers", &fitting.to_string()))
+        finding.paste_line(super::set(facts, "workers", &fitting.to_string()))
     } else {
         finding
     };

@@ -26,7 +26,7 @@ pub(super) fn public(facts: &DeployFacts) -> Vec<DeployFinding> {
                 QUESTION,
                 "neither the server (files.serve_public is off) nor the app (RAILS_SERVE_STATIC_FILES is not set) serves public/",
             )
-            .paste_line(set(&facts.settings, "files.public", "\"auto\""))
+            .paste_line(set(facts, "files.public", "\"auto\""))
         }
         None => DeployFinding::green(QUESTION, "files.serve_public is off: the app serves its files itself"),
         Some(_) if entries == 0 => DeployFinding::green(QUESTION, "there are none"),

@@ -38,7 +38,7 @@ pub(super) fn memory(facts: &DeployFacts) -> Vec<DeployFinding> {
             if told { DeployFinding::red(QUESTION, text) } else { DeployFinding::yellow(QUESTION, text) };
         let others: u64 = facts.settings.pools.iter().map(|pool| u64::from(pool.workers)).sum();
         let fitting = (memory / each.max(1)).saturating_sub(others).max(1);
-        finding.paste_line(set(&facts.settings, "workers", &fitting.to_string()))
+        finding.paste_line(set(facts, "workers", &fitting.to_string()))
     };
     vec![
         finding
@@ -59,7 +59,7 @@ pub(super) fn cpus(facts: &DeployFacts) -> Vec<DeployFinding> {
     let (workers, cpus) = (all_workers(settings), u64::from(machine.cpus()));
     let by = if machine.cpu_quota.is_some() { " (with the container's quota)" } else { "" };
     let text = format!("{} for {}{by}", counted(workers, "worker"), counted(cpus, "CPU"));
-    let to_cpus = set(settings, "workers", &cpus.to_string());
+    let to_cpus = set(facts, "workers", &cpus.to_string());
     let finding =
         if facts.surroundings.kubernetes && machine.cpu_quota.is_none() && settings.workers_auto.is_some() {
             DeployFinding::yellow(
@@ -176,7 +176,7 @@ pub(super) fn temp_dir(facts: &DeployFacts) -> Vec<DeployFinding> {
             QUESTION,
             format!("{dir} has {} free, less than one body of {} ({which})", bytes(free), bytes(largest)),
         )
-        .paste_line(set(settings, which, &format!("\"{}\"", text::size::exact(fitting(free)))))
+        .paste_line(set(facts, which, &format!("\"{}\"", text::size::exact(fitting(free)))))
     } else {
         let room = free.map_or("free space unknown".to_owned(), |free| format!("{} free", bytes(free)));
         DeployFinding::green(QUESTION, format!("{dir}, on a disk, {room}"))
@@ -211,12 +211,12 @@ pub(super) fn folders(facts: &DeployFacts) -> Vec<DeployFinding> {
             )
             .paste_line(variable("XDG_RUNTIME_DIR", "/run/firebrick")),
             FolderPurpose::Pidfile => DeployFinding::red(QUESTION, format!("no pid file: {why}"))
-                .paste_line(set(&facts.settings, "pidfile", "\"/run/firebrick/server.pid\"")),
+                .paste_line(set(facts, "pidfile", "\"/run/firebrick/server.pid\"")),
             FolderPurpose::Certificates => DeployFinding::red(
                 QUESTION,
                 format!("certificates cannot be kept: {why}"),
             )
-            .paste_line(set(&facts.settings, "acme.dir", "\"/var/lib/firebrick/certs\"")),
+            .paste_line(set(facts, "acme.dir", "\"/var/lib/firebrick/certs\"")),
             FolderPurpose::RailsTemporary => {
                 let finding = DeployFinding::yellow(QUESTION, format!("caches and sockets of Rails: {why}"));
                 if facts.surroundings.kubernetes {

@@ -46,7 +46,8 @@ pub(crate) fn answer(facts: &DeployFacts) -> Vec<DeployFinding> {
 
 /// Returns the line that sets a key: in `firebrick.toml`, or as a flag where a `firebrick.toml` would replace the `puma.rb` in force.
 /// `value` is written as in TOML.
-fn set(settings: &Settings, key: &str, value: &str) -> PasteLine {
+fn set(facts: &DeployFacts, key: &str, value: &str) -> PasteLine {
+    let settings = &facts.settings;
     let flags = table::entries().map(|entry| entry.about()).find(|about| about.key == key);
     let flags = flags.map(|about| about.flags).unwrap_or_default();
     let only_puma = settings.puma_rb.is_some() && settings.config.is_none();
@@ -62,11 +63,17 @@ fn set(settings: &Settings, key: &str, value: &str) -> PasteLine {
         let text = format!("firebrick --{}{value}", flag.long);
         return PasteLine { place: "command line".to_owned(), text };
     }
-    let text = match key.split_once('.') {
-        Some((section, name)) => format!("[{section}]\n{name} = {value}"),
-        None => format!("{key} = {value}"),
-    };
-    PasteLine { place: settings::CONFIG_FILE.to_owned(), text }
+    let file = settings::CONFIG_FILE;
+    // A table may be written once only, and dotted keys are another way to write it.
+    let section = key.split_once('.').filter(|(section, _)| facts.sections.iter().any(|one| one == section));
+    match section {
+        Some((section, name)) => {
+            PasteLine { place: format!("{file}, below [{section}]"), text: format!("{name} = {value}") }
+        }
+        None => {
+            PasteLine { place: format!("{file}, above the first [section]"), text: format!("{key} = {value}") }
+        }
+    }
 }
 
 /// Returns the line that sets a variable.

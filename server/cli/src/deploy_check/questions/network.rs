@@ -111,13 +111,13 @@ pub(super) fn proxy(facts: &DeployFacts) -> Vec<DeployFinding> {
             if settings.https.https_only == Some(true) { ", so https_only redirects for ever" } else { "" };
         DeployFinding::red(QUESTION, format!("{name} ({because}) is not trusted: {wrong}{redirects}"))
             .paste_line(set(
-                settings,
+                facts,
                 "rack.trusted_proxies",
                 "\"127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7,unix\"",
             ))
     } else if by_unix && !trusted.unix {
         DeployFinding::red(QUESTION, format!("clients of the Unix socket are not trusted: {wrong}"))
-            .paste_line(set(settings, "rack.trusted_proxies", "\"127.0.0.0/8,::1,unix\""))
+            .paste_line(set(facts, "rack.trusted_proxies", "\"127.0.0.0/8,::1,unix\""))
     } else if let Some(peer) = strange {
         let finding = if around.proxy == ProxyInFront::Cloudflare {
             DeployFinding::yellow(QUESTION, format!("{name} connects from public addresses such as {peer}, which are not trusted: {wrong}"))
@@ -127,7 +127,7 @@ pub(super) fn proxy(facts: &DeployFacts) -> Vec<DeployFinding> {
                 )
         } else {
             DeployFinding::red(QUESTION, format!("{name} ({because}) connects from addresses such as {peer}, which are not trusted: {wrong}"))
-                .paste_line(set(settings, "rack.trusted_proxies", "\"127.0.0.0/8,::1,10.0.0.0/8,unix\""))
+                .paste_line(set(facts, "rack.trusted_proxies", "\"127.0.0.0/8,::1,10.0.0.0/8,unix\""))
         };
         finding.with("peer", peer.to_string())
     } else {
@@ -157,7 +157,7 @@ pub(super) fn early_hints(facts: &DeployFacts) -> Vec<DeployFinding> {
     } else if !around.is_proxied() {
         DeployFinding::green(QUESTION, format!("on, with {} in front", around.proxy.name()))
     } else {
-        let off = set(&facts.settings, "rack.early_hints", "false");
+        let off = set(facts, "rack.early_hints", "false");
         match (around.proxy, facts.nginx) {
             (ProxyInFront::Nginx, Some(version)) => {
                 let shown = format!("nginx {}.{}.{}", version.0, version.1, version.2);

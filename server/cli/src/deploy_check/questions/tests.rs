@@ -25,6 +25,7 @@ fn good() -> DeployFacts {
             origin: Some("RACK_ENV".to_owned()),
             contradicting: Vec::new(),
         },
+        sections: Vec::new(),
         soft_open_files: Some(1_024),
         worker_memory: None,
         surroundings: Surroundings {
@@ -283,7 +284,7 @@ fn descriptors_and_folders() {
     for (purpose, light, part) in [
         (FolderPurpose::ControlSocket, Yellow, "XDG_RUNTIME_DIR"),
         (FolderPurpose::Pidfile, Red, "pidfile ="),
-        (FolderPurpose::Certificates, Red, "[acme]"),
+        (FolderPurpose::Certificates, Red, "acme.dir ="),
         (FolderPurpose::RailsTemporary, Yellow, "chown"),
     ] {
         is(light, "folders", &["denied", part], |facts| {
@@ -512,17 +513,22 @@ fn ruby_allocator_files_and_logs() {
 
 #[test]
 fn a_key_is_a_flag_where_a_file_would_replace_puma_rb() {
-    let mut settings = good().settings;
-    let text = |settings: &Settings, key, value| set(settings, key, value).text;
-    assert_eq!(text(&settings, "timeouts.keep_alive", "\"95s\""), "[timeouts]\nkeep_alive = \"95s\"");
-    assert_eq!(text(&settings, "workers", "4"), "workers = 4");
+    let mut facts = good();
+    let line = |facts: &DeployFacts, key, value| set(facts, key, value);
+    let above = "firebrick.toml, above the first [section]".to_owned();
+    let (keep_alive, early_hints) = (("timeouts.keep_alive", "\"95s\""), ("rack.early_hints", "false"));
+    let top = line(&facts, keep_alive.0, keep_alive.1);
+    assert_eq!((top.place, top.text.as_str()), (above, "timeouts.keep_alive = \"95s\""));
+    assert_eq!(line(&facts, "workers", "4").text, "workers = 4");
+    facts.sections = vec!["timeouts".to_owned()];
+    let below = line(&facts, keep_alive.0, keep_alive.1);
+    assert_eq!((below.place.as_str(), below.text.as_str()), ("firebrick.toml, below [timeouts]", "keep_alive = \"95s\""));
     let file = PathBuf::from("config/puma.rb");
-    settings.puma_rb =
-        Some(settings::puma::PumaFile { path: file.clone(), shown: file, workers: None, environment: None });
-    assert_eq!(text(&settings, "timeouts.keep_alive", "\"95s\""), "firebrick --keep-alive-timeout 95s");
-    assert_eq!(text(&settings, "rack.early_hints", "false"), "firebrick --no-early-hints");
-    settings.config = Some("/srv/app/firebrick.toml".into());
-    assert_eq!(text(&settings, "workers", "4"), "workers = 4");
+    facts.settings.puma_rb = Some(settings::puma::PumaFile { path: file.clone(), shown: file, workers: None, environment: None });
+    assert_eq!(line(&facts, keep_alive.0, keep_alive.1).text, "firebrick --keep-alive-timeout 95s");
+    assert_eq!(line(&facts, early_hints.0, early_hints.1).text, "firebrick --no-early-hints");
+    facts.settings.config = Some("/srv/app/firebrick.toml".into());
+    assert_eq!(line(&facts, "workers", "4").text, "workers = 4");
 }
 
 prop_compose! {

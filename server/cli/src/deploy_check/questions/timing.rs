@@ -44,7 +44,7 @@ pub(super) fn timeouts(facts: &DeployFacts) -> Vec<DeployFinding> {
             finding
                 .with("keep_alive_s", keep_alive.as_secs_f64())
                 .with("proxy_idle_s", idle.as_secs_f64())
-                .paste_line(set(settings, "timeouts.keep_alive", &written(idle + MARGIN))),
+                .paste_line(set(facts, "timeouts.keep_alive", &written(idle + MARGIN))),
         );
     }
     let worker = timeouts.worker.filter(|_| settings.app.is_some());
@@ -62,7 +62,7 @@ pub(super) fn timeouts(facts: &DeployFacts) -> Vec<DeployFinding> {
         let finding = finding
             .with("worker_s", worker)
             .with("proxy_first_byte_s", first_byte.as_secs_f64())
-            .paste_line(set(settings, "timeouts.worker", &written(first_byte.saturating_sub(MARGIN))));
+            .paste_line(set(facts, "timeouts.worker", &written(first_byte.saturating_sub(MARGIN))));
         findings.push(match (proxy, timeouts.worker) {
             (ProxyInFront::Nginx, Some(worker)) => {
                 finding.paste("or in nginx", format!("proxy_read_timeout {}s;", (worker + MARGIN).as_secs()))
@@ -112,7 +112,7 @@ pub(super) fn shutdown(facts: &DeployFacts) -> Vec<DeployFinding> {
             );
             let left = grace.saturating_sub(lame_duck).saturating_sub(MARGIN);
             let finding = DeployFinding::yellow(QUESTION, text).paste_line(set(
-                settings,
+                facts,
                 "timeouts.shutdown",
                 &written(left),
             ));

@@ -39,6 +39,7 @@ pub(super) fn read(loaded: &Loaded, wish: &DeployCheckWish, environment: Environ
     let public = settings.files.public.clone().unwrap_or_else(|| settings.base().join("public"));
     DeployFacts {
         worker_memory: worker_memory(loaded),
+        sections: settings.config.as_deref().map(sections).unwrap_or_default(),
         ruby: has_app.then(|| ruby::ask(settings, rails::has_active_record(&settings.dir))),
         folders: folders(settings, rails.is_some()),
         temp: TemporaryFolder {
@@ -72,6 +73,16 @@ pub(super) fn read(loaded: &Loaded, wish: &DeployCheckWish, environment: Environ
         surroundings,
         rails,
     }
+}
+
+/// Returns the names of the tables of a TOML file that has been read before.
+fn sections(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let name = |line: &str| {
+        let (name, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
+        Some(name.trim().trim_matches('"').to_owned())
+    };
+    text.lines().filter_map(name).collect()
 }
 
 /// The memory of a worker, where a setting tells it.
@@ -136,6 +147,14 @@ fn version(text: &str) -> Option<(u32, u32, u32)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn tables_of_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "workers = 2\n[timeouts]\n worker = \"[x]\"\n  [ limits ] # x\n[[rate_limits]]\n").unwrap();
+        assert_eq!(sections(file.path()), ["timeouts", "limits", "[rate_limits"]);
+        assert_eq!(sections(Path::new("/nonexistent")), Vec::<String>::new());
+    }
 
     #[test]
     fn versions_of_nginx() {
