@@ -22,13 +22,13 @@ pub(crate) struct DeployFacts {
     pub(crate) machine: Machine,
     /// The soft limit of open files; `None` if unlimited.
     pub(crate) soft_open_files: Option<u64>,
-    /// Whether `limits.worker_memory` or `worker_memory_estimate` is set, so that the memory of a worker is told and not assumed.
+    /// The memory of a worker in bytes by `limits.worker_memory` or `worker_memory_estimate`, if one of them is set.
     pub(crate) worker_memory: Option<u64>,
     pub(crate) surroundings: Surroundings,
     pub(crate) rails: Option<RailsFacts>,
     /// `None` without an app; the reason if Ruby did not answer.
     pub(crate) ruby: Option<Result<RubyAnswer, String>>,
-    /// The most connections that the database accepts, if it was told.
+    /// The most connections that the database accepts (`--database-connections`).
     pub(crate) database_limit: Option<u32>,
     pub(crate) temp: TemporaryFolder,
     /// Other folders that the server or the app writes to.

@@ -1,4 +1,4 @@
-//! What is in front of the server, and the time-outs that come with it.
+//! The proxy or load balancer in front of the server, and its time-outs.
 //!
 //! Sources: Heroku's "HTTP routing" and "Dyno lifecycle" (30 s to the first byte, keep-alive of 90 s, KILL 30 s after TERM); nginx's
 //! `proxy_read_timeout` and `keepalive_timeout` of an upstream, which ingress-nginx shares; AWS's idle timeout of an Application Load Balancer;

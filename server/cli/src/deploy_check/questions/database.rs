@@ -88,7 +88,7 @@ fn against_threads(pool: &ConnectionPool, seats: &WorkerSeats, facts: &DeployFac
         .with("workers", workers)
 }
 
-/// Compares the connections that all workers can open with the limit that was told.
+/// Compares the connections that all workers can open with the limit of the database.
 fn against_database(
     pools: &[ConnectionPool],
     seats: &WorkerSeats,

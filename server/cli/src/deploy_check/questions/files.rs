@@ -4,7 +4,7 @@ use super::super::facts::{AssetPipeline, DeployFacts};
 use super::super::finding::DeployFinding;
 use super::{counted, set};
 
-/// Who serves the files of `public/`, and whether assets are compiled.
+/// Whether the server or the app serves the files of `public/`, and whether assets are compiled.
 pub(super) fn public(facts: &DeployFacts) -> Vec<DeployFinding> {
     const QUESTION: &str = "public files";
     if facts.settings.app.is_none() || facts.settings.sites.main.is_some() {

@@ -4,7 +4,7 @@ use super::super::facts::{DeployFacts, FolderPurpose, TemporaryFolder};
 use super::super::finding::DeployFinding;
 use super::{all_workers, bytes, counted, set, variable};
 
-/// The memory that a worker is assumed to take if nothing is told: the default of `worker_memory_estimate`.
+/// The memory that a worker is assumed to take if no setting says it: the default of `worker_memory_estimate`.
 const ASSUMED: u64 = 256 << 20;
 
 /// Whether the workers fit into memory.

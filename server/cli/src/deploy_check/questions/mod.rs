@@ -70,9 +70,10 @@ fn set(facts: &DeployFacts, key: &str, value: &str) -> PasteLine {
         Some((section, name)) => {
             PasteLine { place: format!("{file}, below [{section}]"), text: format!("{name} = {value}") }
         }
-        None => {
-            PasteLine { place: format!("{file}, above the first [section]"), text: format!("{key} = {value}") }
-        }
+        None => PasteLine {
+            place: format!("{file}, above the first [section]"),
+            text: format!("{key} = {value}"),
+        },
     }
 }
 

@@ -89,7 +89,7 @@ use TrafficLight::{Green, Red, Yellow};
 
 fn behind(facts: &mut DeployFacts, proxy: ProxyInFront) {
     (facts.surroundings.proxy, facts.surroundings.because) = (proxy, "--behind".to_owned());
-    // Those of docs/heroku.md.
+    // The time-outs of docs/heroku.md.
     facts.settings.timeouts.worker = Some(Duration::from_secs(29));
     facts.settings.timeouts.keep_alive = Duration::from_secs(95);
 }
@@ -522,9 +522,13 @@ fn a_key_is_a_flag_where_a_file_would_replace_puma_rb() {
     assert_eq!(line(&facts, "workers", "4").text, "workers = 4");
     facts.sections = vec!["timeouts".to_owned()];
     let below = line(&facts, keep_alive.0, keep_alive.1);
-    assert_eq!((below.place.as_str(), below.text.as_str()), ("firebrick.toml, below [timeouts]", "keep_alive = \"95s\""));
+    assert_eq!(
+        (below.place.as_str(), below.text.as_str()),
+        ("firebrick.toml, below [timeouts]", "keep_alive = \"95s\"")
+    );
     let file = PathBuf::from("config/puma.rb");
-    facts.settings.puma_rb = Some(settings::puma::PumaFile { path: file.clone(), shown: file, workers: None, environment: None });
+    facts.settings.puma_rb =
+        Some(settings::puma::PumaFile { path: file.clone(), shown: file, workers: None, environment: None });
     assert_eq!(line(&facts, keep_alive.0, keep_alive.1).text, "firebrick --keep-alive-timeout 95s");
     assert_eq!(line(&facts, early_hints.0, early_hints.1).text, "firebrick --no-early-hints");
     facts.settings.config = Some("/srv/app/firebrick.toml".into());

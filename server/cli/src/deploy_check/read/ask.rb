@@ -88,7 +88,7 @@ end
 
 answer = { engine: RUBY_ENGINE, version: RUBY_VERSION, has_yjit: !!defined?(RubyVM::YJIT), yjit: !!(defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) }
 begin
-  # What the file prints does not belong to the answer.
+  # The output of the file does not belong to the answer.
   out = $stdout.dup
   $stdout.reopen($stderr)
   answer[:pools] = pools(ARGV[0], ARGV[1] == "1")

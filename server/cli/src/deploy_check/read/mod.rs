@@ -151,7 +151,11 @@ mod tests {
     #[test]
     fn tables_of_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "workers = 2\n[timeouts]\n worker = \"[x]\"\n  [ limits ] # x\n[[rate_limits]]\n").unwrap();
+        std::fs::write(
+            file.path(),
+            "workers = 2\n[timeouts]\n worker = \"[x]\"\n  [ limits ] # x\n[[rate_limits]]\n",
+        )
+        .unwrap();
         assert_eq!(sections(file.path()), ["timeouts", "limits", "[rate_limits"]);
         assert_eq!(sections(Path::new("/nonexistent")), Vec::<String>::new());
     }

@@ -58,7 +58,7 @@ fn collected(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What was read before an error counts; the rest is read away, so that the program does not wait.
+            // Bytes before an error count. The rest is read and dropped, so that the program does not wait.
             let _ = stream.by_ref().take(LONGEST).read_to_end(&mut bytes);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
