@@ -6,7 +6,8 @@
 //!
 //! Contract:
 //! 1. Settings are resolved as for `serve`, `puma.rb` included. Without an environment the questions are about production, and a finding says so.
-//! 2. The app is not loaded, no address listens, nothing is written, no value of a secret is printed. Each thing that may take long has a limit.
+//! 2. The app is not loaded, no address listens, nothing is written, no value of a secret is printed. Each thing that may
+//!    take long has a limit. Bundler, which `puma.rb` may load, writes a missing Gemfile.lock, as at each start.
 //! 3. Each question gives a finding: green, yellow or red, with its figure, and below it the line to paste. Facts are read by [`read`];
 //!    [`questions`] is pure.
 //! 4. Exit codes: 0 nothing is red, 1 something is red (with `--strict`: or yellow), 2 the command line or the configuration is wrong.

@@ -24,7 +24,7 @@ class OnlyTheAppKnows < BasicObject
   def ! = false
 end
 
-# What database.yml usually asks of Rails.
+# The parts of Rails that database.yml usually asks.
 module Rails
   # "production", with production?
   class Name < String

@@ -35,7 +35,7 @@ pub(super) fn ask(settings: &Settings, active_record: bool) -> Result<RubyAnswer
         let line = run.err.lines().find(|line| !line.trim().is_empty()).unwrap_or("no output");
         text::masked(&format!("{}: {}", run.status, line.trim())).into_owned()
     };
-    // What Ruby itself, or a library of RUBYOPT, prints comes before.
+    // Output of Ruby itself, or of a library in RUBYOPT, comes before.
     let (_, json) = run.out.rsplit_once('\0').ok_or_else(refused)?;
     parse(json).ok_or_else(refused)
 }
