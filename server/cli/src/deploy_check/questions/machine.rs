@@ -194,7 +194,7 @@ pub(super) fn temp_dir(facts: &DeployFacts) -> Vec<DeployFinding> {
 
 /// Returns half of the free bytes, in whole MiB and at least one.
 fn fitting(free: u64) -> u64 {
-    (free / 2 >> 20).max(1) << 20
+    ((free / 2) >> 20).max(1) << 20
 }
 
 /// Whether the other folders can be written to.
