@@ -43,6 +43,8 @@ struct FailureKind {
     lines: u32,
     last: Instant,
     left_out: u64,
+    /// The reason of the first omitted line, as it is.
+    example: Box<str>,
 }
 
 impl FailureLog {
@@ -104,6 +106,9 @@ impl FailureLog {
             if kinds.len() >= KINDS {
                 // So many kinds at a time are a flood themselves. The others share the last entry.
                 let rest = kinds.last_mut()?;
+                if rest.left_out == 0 {
+                    rest.example = bounded(reason, REASON).into();
+                }
                 rest.left_out += 1;
                 return None;
             }
@@ -114,6 +119,7 @@ impl FailureLog {
                 lines: 1,
                 last: now,
                 left_out: 0,
+                example: Box::default(),
             });
             return Some(0);
         };
@@ -124,6 +130,9 @@ impl FailureLog {
         } else if kind.lines < AT_ONCE && (is_request || kind.lines == 0) {
             kind.lines += 1;
         } else {
+            if kind.left_out == 0 {
+                kind.example = bounded(reason, REASON).into();
+            }
             kind.left_out += 1;
             return None;
         }
@@ -141,7 +150,7 @@ fn settle(kinds: &mut Vec<FailureKind>, now: Instant, write: &Write) {
         if kind.left_out == 0 {
             return false;
         }
-        let (status, reason) = (kind.status, bounded(&kind.reason, REASON));
+        let (status, reason) = (kind.status, &kind.example);
         write(&format!("{status}: {} more, not shown: {reason}", std::mem::take(&mut kind.left_out)), None);
         (kind.lines, kind.last) = (AT_ONCE, now);
         true
@@ -203,10 +212,23 @@ mod tests {
         settle(&mut log.kinds.borrow_mut(), at(90), &*log.write);
         assert!(
             lines.borrow()[1].starts_with("503: ")
-                && lines.borrow()[1].contains("more, not shown: 0 requests wait")
+                && lines.borrow()[1].contains("more, not shown: 1 requests wait")
         );
         settle(&mut log.kinds.borrow_mut(), at(120), &*log.write);
         assert!(log.kinds.borrow().is_empty(), "it is forgotten");
+    }
+
+    #[test]
+    fn omitted_lines_keep_their_figures() {
+        let (log, lines) = log();
+        let now = Instant::now();
+        let failure = Failure::busy("the memory for clients is used up (limits.memory is 256 MiB)");
+        for _ in 0..=AT_ONCE {
+            log.admit(503, &failure.reason, true, now);
+        }
+        settle(&mut log.kinds.borrow_mut(), now + PAUSE, &*log.write);
+        let line = "503: 1 more, not shown: the memory for clients is used up (limits.memory is 256 MiB)";
+        assert_eq!(*lines.borrow(), [line]);
     }
 
     #[test]
