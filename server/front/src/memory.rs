@@ -56,7 +56,7 @@ pub(crate) async fn give_back(content: Rc<RefCell<Rc<Content>>>) {
         let content = content.borrow().clone();
         content.give_back();
         relieve_memory();
-        // While memory is scarce, the figures of each thread are exact, so that nobody waits for a thread that has nothing to count.
+        // While memory is scarce, the figures of each thread are exact, so that no request waits for a thread that has nothing to count.
         memory::settle();
     }
 }

@@ -249,7 +249,7 @@ impl Call {
     }
 
     /// Returns the request for the comparison of two releases, before [`Call::finished`]. `broken`: the app has broken the response off.
-    /// `None` for a probe request, and if nobody wants the response any more, which may have made it short.
+    /// `None` for a probe request, and if the client has given the response up, which may have made it short.
     #[cold]
     pub(crate) fn sample(&self, times: Times, broken: bool) -> Option<TrialSample> {
         if self.client.is_none() || self.reply.is_unwanted() {

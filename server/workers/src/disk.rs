@@ -12,10 +12,7 @@
 //!    is not short any more.
 //! 4. If a file cannot be written, the response stays in memory.
 
-use crate::call::{Call, CallState};
-use crate::link::Owner;
-use crate::local::Local;
-use crate::spool::{BATCH, Written};
+use crate::spool::BATCH;
 use handler::held::{OpenFile, SharedFile, memory_is_short};
 use net::descriptors::CountedDescriptor;
 use net::task::spawn_local;
@@ -28,7 +25,6 @@ use std::rc::{Rc, Weak};
 use sys::file::UnnamedFile;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
-use wire::FrameKind;
 
 /// The copies of a thread at a time.
 const JOBS: u32 = 8;
@@ -47,7 +43,7 @@ impl Default for Disk {
 
 impl Disk {
     /// Waits for its turn. `None` never happens: nothing closes the semaphore.
-    async fn turn(&self, bytes: u64) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn turn(&self, bytes: u64) -> Option<SemaphorePermit<'_>> {
         let places = u32::try_from(bytes.div_ceil(BATCH as u64)).unwrap_or(JOBS).clamp(1, JOBS);
         self.0.acquire_many(places).await.ok()
     }
@@ -93,40 +89,6 @@ fn copy_to(source: &File, part: Range<u64>, copied: &File) -> io::Result<()> {
         at += most as u64;
     }
     Ok(())
-}
-
-impl Local {
-    /// Writes the unwritten bytes of a response's backlog until none is left. One writer at a time, see [`Backlog`](crate::spool::Backlog).
-    pub(crate) fn write_backlog(self: &Rc<Local>, call: Rc<Call>) {
-        let local = self.clone();
-        spawn_local(async move {
-            let disk = local.disk().clone();
-            loop {
-                let _turn = disk.turn(BATCH as u64).await;
-                let Some((batch, late)) = call.reply.begin_write() else { return };
-                let temp_dir = local.settings().process.temp_dir.clone();
-                let result = spawn_blocking(move || batch.write(&temp_dir)).await;
-                let result = result.unwrap_or_else(|error| Err(io::Error::other(error)));
-                drop(late);
-                local.wrote(&call, result);
-            }
-        });
-    }
-
-    fn wrote(&self, call: &Call, result: io::Result<Written>) {
-        let (grant, unspooled) =
-            call.reply.on_written(result, &call.room(Local::room(self)), &|| call.holding());
-        if let (1.., CallState::Sent { serial, id, .. }) = (grant, call.state()) {
-            self.send_frame(serial, FrameKind::Window, id, &grant.to_le_bytes());
-        }
-        if let Some(error) = unspooled {
-            let settings = self.settings();
-            let dir = settings.process.temp_dir.display();
-            self.log(&format!(
-                "a response cannot be spooled to {dir}: {error}; the app waits for the client"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod stalled;
 mod submit;
 mod take_back;
 mod waiting;
+mod write_backlog;
 
 use crate::call::{Call, CallState};
 use crate::disk::Disk;
