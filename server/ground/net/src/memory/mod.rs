@@ -15,9 +15,7 @@
 //!    so that a wrong measurement does not stop a server.
 //! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
 //! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`scarcity`]): no client waits while the cache could make room.
-//! 6. From [`Level::Full`] on, requests that have not begun wait ([`holds_requests_back`]), and go on at once when memory is less
-//!    scarce ([`relief`]). If those that wait hold most of the memory themselves, they go on, or memory would stay full.
-//! 7. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
+//! 6. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
 
 mod class;
 mod ledger;
@@ -42,8 +40,6 @@ static LEDGER: Ledger = Ledger::new();
 static OBSERVER: OnceLock<Box<dyn Fn(LevelChange) + Send + Sync>> = OnceLock::new();
 /// Changes while what saves only work must be given back.
 static SCARCITY: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
-/// Changes when [`Level::Full`] is left.
-static RELIEF: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 /// The start of the clock for [`MEASURED_AT`].
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// When the process was last measured, in milliseconds.
@@ -86,18 +82,6 @@ pub fn observe(observer: impl Fn(LevelChange) + Send + Sync + 'static) {
 /// back what it keeps only to save work.
 pub fn scarcity() -> watch::Receiver<()> {
     SCARCITY.subscribe()
-}
-
-/// Returns a receiver that changes when [`Level::Full`] is left, so that requests may begin again.
-pub fn relief() -> watch::Receiver<()> {
-    RELIEF.subscribe()
-}
-
-/// Returns whether requests must wait before they begin, because their responses would have no room. Unlike [`level`], it never measures
-/// the process.
-#[inline]
-pub fn holds_requests_back() -> bool {
-    LEDGER.holds_requests_back()
 }
 
 /// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`MemoryClass::Files`], and no buffer is
@@ -213,9 +197,6 @@ fn tell(changed: Option<LevelChange>) {
     if change.to >= Level::Waiting {
         SCARCITY.send_replace(());
     }
-    if change.from == Level::Full {
-        RELIEF.send_replace(());
-    }
     if let Some(observer) = OBSERVER.get() {
         observer(change);
     }
@@ -289,14 +270,10 @@ mod tests {
         );
         let reserved = Reserved::new(MemoryClass::Responses, 1 << 20);
         assert_eq!(level(), Level::Full);
-        assert!(holds_requests_back());
-        let relief = relief();
-        assert!(!relief.has_changed().unwrap());
         let reason = refuse();
         assert!(reason.contains("limits.memory is 1 MiB"), "{reason}");
         assert_eq!(refused(), 1);
         drop(reserved);
-        assert!(relief.has_changed().unwrap() && !holds_requests_back());
         assert_eq!(level(), Level::Normal);
     }
 }
