@@ -214,13 +214,14 @@ pub enum AddressTrial {
 /// As [`bind_all`].
 pub fn try_address(bind: &Bind, binds: &[Bind]) -> Result<AddressTrial, String> {
     let (name, nothing) = (bind.to_string(), (Handed::default(), Activated::default()));
+    let mut found = AddressTrial::Free;
     match bind {
         Bind::Tcp { host, port, .. } => {
             let addresses = resolve(host, *port).map_err(|e| explain_name(&name, &e))?;
             for wanted in families::of(addresses, bind, binds, &nothing.0, &nothing.1) {
                 match bind_tcp(wanted, Arc::new(bind.clone()), 0, 1) {
                     Err(e) if is_taken(&e, wanted.address) => {
-                        return Ok(AddressTrial::InUse(socket::listener_of(*port)));
+                        found = AddressTrial::InUse(socket::listener_of(*port));
                     }
                     done => drop(done.map_err(|e| explain_port(&name, wanted.address, &e))?),
                 }
@@ -232,7 +233,7 @@ pub fn try_address(bind: &Bind, binds: &[Bind]) -> Result<AddressTrial, String> 
         }
         Bind::Systemd { .. } => {}
     }
-    Ok(AddressTrial::Free)
+    Ok(found)
 }
 
 /// Returns whether a server already has the port. That includes a socket that systemd holds for this server,

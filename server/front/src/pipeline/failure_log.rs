@@ -47,6 +47,16 @@ struct FailureKind {
     example: Box<str>,
 }
 
+impl FailureKind {
+    /// Counts a line that is not written, and keeps its reason if it is the first.
+    fn leave_out(&mut self, reason: &str) {
+        if self.left_out == 0 {
+            self.example = bounded(reason, REASON).into();
+        }
+        self.left_out += 1;
+    }
+}
+
 impl FailureLog {
     /// Creates a log that passes its lines to `write`. `id`: the header field with the request id.
     pub(crate) fn new(write: Box<Write>, id: Option<&str>) -> FailureLog {
@@ -106,10 +116,7 @@ impl FailureLog {
             if kinds.len() >= KINDS {
                 // So many kinds at a time are a flood themselves. The others share the last entry.
                 let rest = kinds.last_mut()?;
-                if rest.left_out == 0 {
-                    rest.example = bounded(reason, REASON).into();
-                }
-                rest.left_out += 1;
+                rest.leave_out(reason);
                 return None;
             }
             kinds.push(FailureKind {
@@ -130,10 +137,7 @@ impl FailureLog {
         } else if kind.lines < AT_ONCE && (is_request || kind.lines == 0) {
             kind.lines += 1;
         } else {
-            if kind.left_out == 0 {
-                kind.example = bounded(reason, REASON).into();
-            }
-            kind.left_out += 1;
+            kind.leave_out(reason);
             return None;
         }
         kind.last = now;

@@ -18,7 +18,7 @@ const NAMED: usize = 3;
 /// Odds from which a finding that is not enough to revert is mentioned, as a natural logarithm: 20 to 1.
 const SUSPICIOUS: f64 = 3.0;
 
-/// What both releases have served since a trial began. The front threads add to it, the supervisor reads it.
+/// The requests that both releases have served since a trial began. The front threads add to it, the supervisor reads it.
 #[derive(Debug, Default)]
 pub struct ReleaseComparison {
     /// The worker on trial, plus one; 0 without a trial.
@@ -73,8 +73,7 @@ impl ReleaseComparison {
         let routes = self.routes();
         let alarm = alarm(&routes);
         let (route, finding) = worst(&routes, alarm).filter(|(_, finding)| finding.log_evidence >= alarm)?;
-        let odds = finding.log_evidence - alarm - FALSE_ALARMS.ln();
-        Some(format!("{route} {} ({})", finding.text, chance(odds)))
+        Some(format!("{route} {} ({})", finding.text, chance(log_odds(&finding, alarm))))
     }
 
     /// Returns what the trial has shown by route, and what it could not: a sentence, or nothing if no request came.
@@ -100,8 +99,8 @@ impl ReleaseComparison {
             let rest = if few.len() > NAMED { ", …" } else { "" };
             parts.push(format!("{} with too few requests to tell ({}{rest})", few.len(), named.join(", ")));
         }
-        let suspect = worst(&routes, alarm)
-            .map(|(route, finding)| (route, finding.log_evidence - alarm - FALSE_ALARMS.ln(), finding.text));
+        let suspect =
+            worst(&routes, alarm).map(|(route, finding)| (route, log_odds(&finding, alarm), finding.text));
         if let Some((route, odds, text)) = suspect.filter(|(_, odds, _)| *odds >= SUSPICIOUS) {
             parts.push(format!(
                 "suspicious: {route} {text} ({}); a longer `reload.watch` tells",
@@ -146,6 +145,11 @@ fn missing([new, old]: &[RouteSide; 2], alarm: f64) -> u64 {
     // The smallest part of a question, as in `findings`.
     let needed = WARMING + events_needed(alarm - 0.05f64.ln(), share);
     needed.saturating_sub(new.requests)
+}
+
+/// Returns the logarithm of the odds against an accident, over all routes and figures.
+fn log_odds(finding: &TrialFinding, alarm: f64) -> f64 {
+    finding.log_evidence - alarm - FALSE_ALARMS.ln()
 }
 
 /// Returns the odds that the finding is an accident, as words.

@@ -42,14 +42,13 @@ impl TrialFigure {
 pub(super) struct RouteSide {
     pub(super) requests: u64,
     pub(super) failures: u64,
-    pub(super) app_us: u64,
     spreads: [Spread; TrialFigure::ALL.len()],
 }
 
 impl Default for RouteSide {
     fn default() -> RouteSide {
         let spreads = TrialFigure::ALL.map(|figure| Spread::with_offset(figure.offset()));
-        RouteSide { requests: 0, failures: 0, app_us: 0, spreads }
+        RouteSide { requests: 0, failures: 0, spreads }
     }
 }
 
@@ -58,7 +57,6 @@ impl RouteSide {
     pub(super) fn add(&mut self, sample: &TrialSample, cold: bool) {
         self.requests += 1;
         self.failures += u64::from(sample.failed);
-        self.app_us += u64::from(sample.app_us);
         // An error page says nothing about the time of the page.
         if sample.failed || (cold && self.requests <= WARMING) {
             return;

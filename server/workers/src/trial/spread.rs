@@ -3,7 +3,7 @@
 /// Steps in which a figure doubles.
 const STEPS: f64 = 8.0;
 
-/// A histogram whose steps are a twelfth of an octave wide or so; it grows with the largest value.
+/// A histogram whose steps are an eighth of an octave wide; it grows with the largest value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spread {
     counts: Vec<u32>,
