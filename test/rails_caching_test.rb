@@ -35,26 +35,29 @@ class RailsCachingTest < Case
   end
 
   it "keeps a page of expires_in for everyone, and its tag for a purge" do
-    first = kept("long", "Cookie" => "user=one")
+    first = kept("long?tag=gone", "Cookie" => "user=one")
     assert_includes first.body, "for one"
-    again = kept("long", "Cookie" => "user=two")
+    again = kept("long?tag=gone", "Cookie" => "user=two")
     assert_equal first.body, again.body
     assert_match(/\AFirebrick; hit/, again["cache-status"])
     assert_nil first["surrogate-key"]
-    _, err, code = server.command_line("cache", "purge", "--tag", "long", "--dir", server.dir)
+    _, err, code = server.command_line("cache", "purge", "--tag", "gone", "--dir", server.dir)
     assert_equal 0, code, err
-    assert_operator made(kept("long")), :>, made(first)
+    assert_operator made(kept("long?tag=gone")), :>, made(first)
   end
 
   it "asks Rails whether a page of fresh_when and stale? is still right, and Rails answers 304" do
     %w[versioned asked].each do |path|
       first = kept(path)
-      again = kept(path)
+      # The last bytes of a page can reach the client before the page is kept. It must be asked about at once, so the next request may go to Rails.
+      again = wait_until("#{path} to be kept") do
+        again = kept(path)
+        again["cache-status"].include?("fwd-status=304") ? again : (first = again) && nil
+      end
       assert_equal first.body, again.body, path
-      assert_match(/fwd-status=304/, again["cache-status"], path)
       assert_status 304, kept(path, "If-None-Match" => first["etag"])
     end
-    assert_equal 2, made(kept("asked?version=2"))
+    assert_operator made(kept("asked?version=2")), :>, made(kept("asked"))
   end
 
   it "keeps no page that sets a cookie, and no page that says nothing" do

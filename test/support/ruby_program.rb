@@ -54,7 +54,7 @@ class RubyProgram
   end
 
   # Waits until the output after the last match matches. Returns the match.
-  def wait_for(pattern, within: 40)
+  def wait_for(pattern, within: 90)
     pattern = Regexp.new(Regexp.escape(pattern)) if pattern.is_a?(String)
     match = nil
     wait_until(within: within) { (match = pattern.match(output, @seen || 0)) || !running? }

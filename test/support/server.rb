@@ -113,7 +113,7 @@ class Server
   # Starts the server and waits until it listens.
   def start
     launch
-    wait_until(within: 60) { !running? || listening.size >= [@binds&.size || 1, 1].max }
+    wait_until(within: 120) { !running? || listening.size >= [@binds&.size || 1, 1].max }
     @listeners = listening
     return self unless @listeners.empty?
 

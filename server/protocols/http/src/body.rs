@@ -114,9 +114,14 @@ async fn read(mut incoming: Incoming, bounds: BodyBounds<'_>) -> Result<Collecte
     };
     let (mut look, mut arrived) = (pin!(sleep(LOOK)), 0);
     loop {
-        let data = match next(&mut incoming, look.as_mut()).await {
+        let data = match next(&mut incoming, look.as_mut(), held.len()).await {
             Next::Data(data) => Some(data?),
             Next::Look => None,
+            Next::Scarce => {
+                bounds.room(begun).await?;
+                look.as_mut().reset(Instant::now() + LOOK);
+                continue;
+            }
             Next::End => break,
         };
         if let Some(data) = &data {
@@ -172,13 +177,23 @@ enum Next {
     End,
     /// It is time to look at it.
     Look,
+    /// Memory has become scarce, and the body holds some of it: it is not read.
+    Scarce,
 }
 
-async fn next(incoming: &mut Incoming, mut look: Pin<&mut Sleep>) -> Next {
+/// Waits for the next event of a body that holds `held` bytes of memory.
+async fn next(incoming: &mut Incoming, mut look: Pin<&mut Sleep>, held: usize) -> Next {
     let mut data = pin!(incoming.data());
-    poll_fn(|cx| match data.as_mut().poll(cx) {
-        Poll::Pending => look.as_mut().poll(cx).map(|()| Next::Look),
-        Poll::Ready(data) => Poll::Ready(data.map_or(Next::End, Next::Data)),
+    poll_fn(|cx| {
+        // Before the body is read: one more piece of each of a thousand bodies would be more than what is left.
+        if held > SCARCE && memory::level() >= Level::Waiting {
+            let look = look.as_mut().poll(cx);
+            return Poll::Ready(if look.is_ready() { Next::Look } else { Next::Scarce });
+        }
+        match data.as_mut().poll(cx) {
+            Poll::Pending => look.as_mut().poll(cx).map(|()| Next::Look),
+            Poll::Ready(data) => Poll::Ready(data.map_or(Next::End, Next::Data)),
+        }
     })
     .await
 }

@@ -4,7 +4,7 @@ use crate::date::DateCache;
 use crate::room::{Rank, Room, Stage};
 use crate::uploads::Uploads;
 use h1::HeadLimits;
-use net::memory::{self, MemoryClass};
+use net::memory::{self, Level, MemoryClass};
 use net::{Output, Subnet, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
@@ -15,6 +15,8 @@ use std::time::{Instant, SystemTime};
 
 /// Bytes per read from a socket. Large enough for a body of 64 KiB together with its head.
 const SCRATCH: usize = 128 << 10;
+/// Bytes per read while memory is scarce: what has been read of a body is held.
+const SCARCE_READ: usize = 8 << 10;
 /// The minimum memory of an idle connection, in bytes. Memory beyond that (encryption, HTTP/2, HTTP/3) is
 /// measured.
 const CONNECTION: u64 = 2 << 10;
@@ -176,6 +178,11 @@ impl ThreadShared {
     pub(crate) fn wake(&self, chosen: Option<usize>) -> bool {
         chosen.into_iter().for_each(|key| self.timers.wake(key));
         chosen.is_some()
+    }
+
+    /// Returns the bytes that one read may take.
+    pub(crate) fn read_size(&self) -> usize {
+        if memory::level() >= Level::Waiting { SCARCE_READ } else { SCRATCH }
     }
 
     /// Returns a write buffer, a used one if possible.

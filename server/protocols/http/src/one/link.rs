@@ -81,9 +81,10 @@ impl<S: Transport> Link<S> {
     /// scratch buffer.
     pub(crate) fn read<R>(&self, take: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
         let mut scratch = self.shared.scratch.borrow_mut();
+        let scratch = &mut scratch[..self.shared.read_size()];
         let n = if self.unread.take() {
-            match self.stream.read_anyway(&mut scratch) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.stream.try_read(&mut scratch)?,
+            match self.stream.read_anyway(scratch) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.stream.try_read(scratch)?,
                 other => {
                     let n = other?;
                     self.unread.set(n == scratch.len());
@@ -91,7 +92,7 @@ impl<S: Transport> Link<S> {
                 }
             }
         } else {
-            self.stream.try_read(&mut scratch)?
+            self.stream.try_read(scratch)?
         };
         Ok(take(&scratch[..n]))
     }

@@ -237,7 +237,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn read(&mut self) -> bool {
         let shared = self.hub.shared.clone();
         let mut scratch = shared.scratch.borrow_mut();
-        match self.stream.try_read(&mut scratch) {
+        match self.stream.try_read(&mut scratch[..shared.read_size()]) {
             Ok(0) => self.gone = true,
             Ok(n) => self.receive(&scratch[..n]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

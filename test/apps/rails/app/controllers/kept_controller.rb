@@ -6,7 +6,7 @@ class KeptController < ApplicationController
 
   def long
     expires_in 5.minutes, public: true, stale_while_revalidate: 30.seconds
-    response.headers["Surrogate-Key"] = "kept long"
+    response.headers["Surrogate-Key"] = "kept #{params[:tag]}".strip
     render html: page
   end
 
