@@ -130,13 +130,6 @@ class MemoryTest < MemoryCase
     client&.close
   end
 
-  # A client that tries again when the answer is 503, as Retry-After tells it.
-  def until_served
-    response = nil
-    wait_until(within: 15) { (response = yield).status == 200 }
-    response.body
-  end
-
   # Nothing that saves only work can make room here, and no file: uploads wait for each other's memory, and responses for their clients.
   it "serves others within seconds when only uploads and unread responses hold memory" do
     skip "needs a folder in memory" unless File.directory?("/dev/shm")

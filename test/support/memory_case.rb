@@ -97,4 +97,11 @@ class MemoryCase < TlsCase
   def stalled(own, path, count)
     Http2Client.new(own.address, settings: { 4 => 0 }).tap { |client| count.times { client.request(path) } }
   end
+
+  # A client that tries again when the answer is 503, as Retry-After tells it.
+  def until_served
+    response = nil
+    wait_until(within: 15) { (response = yield).status == 200 }
+    response.body
+  end
 end

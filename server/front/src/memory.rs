@@ -56,6 +56,8 @@ pub(crate) async fn give_back(content: Rc<RefCell<Rc<Content>>>) {
         let content = content.borrow().clone();
         content.give_back();
         relieve_memory();
+        // While memory is scarce, the figures of each thread are exact, so that no request waits for a thread that has nothing to count.
+        memory::settle();
     }
 }
 
@@ -96,7 +98,7 @@ fn means(level: Level) -> &'static str {
         Level::Normal => "all is as usual",
         Level::Files => "bodies go to files",
         Level::Waiting => "senders wait, and responses to stalled clients are dropped",
-        Level::Full => "new requests get 503",
+        Level::Full => "new requests get 503, and queued ones wait",
     }
 }
 
@@ -144,7 +146,9 @@ mod tests {
         assert!(line(Level::Files, Level::Waiting, 0).starts_with("memory is scarce: "), "it becomes worse");
         assert_eq!(line(Level::Waiting, Level::Files, 0), "", "at most one in a second");
         assert_eq!(line(Level::Files, Level::Waiting, 5), "", "as it was");
-        assert!(line(Level::Waiting, Level::Full, 5).ends_with("; new requests get 503"));
+        assert!(
+            line(Level::Waiting, Level::Full, 5).ends_with("; new requests get 503, and queued ones wait")
+        );
         assert!(line(Level::Full, Level::Waiting, 7).starts_with("memory is less scarce: "));
         assert!(line(Level::Waiting, Level::Normal, 7).starts_with("memory is no longer scarce: "));
         assert_eq!(line(Level::Normal, Level::Files, 7), "", "it swings");

@@ -15,7 +15,9 @@
 //! 6. A new request is refused at once if, at the queue's current rate ([`Throughput`]), it would wait longer
 //!    than allowed for the requests ahead of it; but never while fewer requests wait than there are seats. A
 //!    request that has already waited is never refused for this reason.
-//! 7. A full queue refuses a new request of the client with the most waiting requests. A new request of
+//! 7. While requests are held back ([`Dispatch::hold_back`]), none gets a seat, and the queue grows; the time that they wait counts. No
+//!    rate is measured meanwhile, because the seats are free.
+//! 8. A full queue refuses a new request of the client with the most waiting requests. A new request of
 //!    another client replaces the newest request of that client.
 
 use crate::availability::PassReason;
@@ -48,6 +50,7 @@ pub struct Dispatch {
     /// Requests are not handed over in advance while a request waits that arrived before this time; see
     /// [`Dispatch::serve_in_order`].
     in_order: Option<Instant>,
+    held_back: bool,
     trial: Option<Trial>,
     /// The longest predicted wait that is accepted; `None` while predictions are off.
     longest_wait: Option<Duration>,
@@ -69,6 +72,7 @@ impl Dispatch {
             pace: Pace::default(),
             prefetches: true,
             in_order: None,
+            held_back: false,
             trial: None,
             longest_wait: None,
             throughput: Throughput::default(),
@@ -93,7 +97,7 @@ impl Dispatch {
     #[inline]
     pub fn take(&mut self, thread: u16, now: Instant) -> Option<(Ticket, Serial)> {
         // If requests are queued, any free seat is already promised to one of them.
-        let serial = if self.waiting() == 0 { self.free_seat(now)? } else { return None };
+        let serial = if self.waiting() == 0 && !self.held_back { self.free_seat(now)? } else { return None };
         self.load.waits.none();
         Some((self.ticket(thread, NONE), serial))
     }
@@ -157,7 +161,7 @@ impl Dispatch {
         since: Instant,
         now: Instant,
     ) -> (Ticket, Admission) {
-        let seat = if self.waiting() == 0 { self.free_seat(now) } else { None };
+        let seat = if self.waiting() == 0 && !self.held_back { self.free_seat(now) } else { None };
         if let Some(serial) = seat {
             self.load.waits.none();
             return (ticket, Admission::Go(serial));
@@ -175,6 +179,19 @@ impl Dispatch {
     /// may start requests from several front threads in another order.
     pub fn serve_in_order(&mut self, now: Instant) {
         self.in_order = Some(now + SOON);
+    }
+
+    /// Sets whether requests are held back: all that ask wait, and those that wait get no seat. After the end,
+    /// [`Dispatch::resume`] gives them seats.
+    #[inline]
+    pub fn hold_back(&mut self, held_back: bool) {
+        self.held_back = held_back;
+    }
+
+    /// Gives free seats to waiting requests, which are appended to `assigned`. Changes nothing while requests are held back, or unless
+    /// they were.
+    pub fn resume(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
+        self.assign(now, assigned);
     }
 
     /// Cancels a waiting request. Returns false if it was not waiting, because it had been assigned.
@@ -240,7 +257,7 @@ impl Dispatch {
     }
 
     fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
-        while self.waiting() > 0 {
+        while self.waiting() > 0 && !self.held_back {
             let Some(serial) = self.free_seat(now) else { break };
             if let Some((ticket, wait, turn)) = self.queue.pop(serial, now) {
                 self.load.waits.record(wait);
@@ -402,7 +419,7 @@ impl Dispatch {
     /// Updates the measurement of the throughput. Costs nothing while no request waits.
     #[inline]
     fn measure(&mut self, now: Instant) {
-        let waits = self.waiting() > 0;
+        let waits = self.waiting() > 0 && !self.held_back;
         if self.longest_wait.is_some() && (waits || self.throughput.is_measuring()) {
             let seats = self.seats();
             self.throughput.set(waits, seats, now);

@@ -106,6 +106,8 @@ mod tests {
         Finishes,
         Suspended,
         Resumed,
+        HeldBack,
+        GoesOn,
         Gone,
     }
 
@@ -118,6 +120,8 @@ mod tests {
             3 => Just(Happens::Finishes),
             1 => Just(Happens::Suspended),
             1 => Just(Happens::Resumed),
+            1 => Just(Happens::HeldBack),
+            1 => Just(Happens::GoesOn),
             1 => Just(Happens::Gone),
         ];
         (what, 0..3u8)
@@ -125,12 +129,12 @@ mod tests {
 
     proptest! {
         /// Under any sequence of events, a request gets a seat only in its own pool, no worker holds more
-        /// requests than it has seats, and requests wait only while their pool has no free seat.
+        /// requests than it has seats, requests wait only while their pool has no free seat or holds them back, and none gets a seat then.
         #[test]
         fn no_request_gets_a_seat_of_another_pool(steps in proptest::collection::vec(happens(), 1..300)) {
             let now = Instant::now();
             let pools = Pools::new([Dispatch::new(1000), Dispatch::new(1000).without_prefetching(), Dispatch::new(1000)]);
-            let (mut serials, mut suspended, mut next) = ([1, 2, 3], [false; 3], 4);
+            let (mut serials, mut suspended, mut held_back, mut next) = ([1, 2, 3], [false; 3], [false; 3], 4);
             for pool in 0..3u8 {
                 let serial = serials[usize::from(pool)];
                 up(&pools, pool, serial, SEATS[usize::from(pool)], now);
@@ -143,7 +147,7 @@ mod tests {
                     Happens::Asks => {
                         let (ticket, admission) = pools.of(index).ask(0, 0, QueueKey::default(), now);
                         prop_assert_eq!(ticket.pool, index);
-                        prop_assert!(!matches!(admission, Admission::Go(serial) if serial != serials[at]));
+                        prop_assert!(!matches!(admission, Admission::Go(serial) if serial != serials[at] || held_back[at]));
                     }
                     Happens::Finishes if pools.of(index).taken(serials[at]) == 0 => {}
                     Happens::Finishes => assigned = finish(&pools, index, serials[at], now),
@@ -155,17 +159,23 @@ mod tests {
                         suspended[at] = false;
                         pools.of(index).restore(serials[at], PassReason::Suspended, now, &mut assigned);
                     }
+                    Happens::HeldBack | Happens::GoesOn => {
+                        held_back[at] = matches!(step, Happens::HeldBack);
+                        pools.of(index).hold_back(held_back[at]);
+                        pools.of(index).resume(now, &mut assigned);
+                    }
                     Happens::Gone => {
                         pools.of(index).worker_gone(serials[at]);
                         (serials[at], suspended[at], next) = (next, false, next + 1);
                         assigned = up(&pools, pool, serials[at], SEATS[at], now);
                     }
                 }
+                prop_assert!(assigned.is_empty() || !held_back[at]);
                 prop_assert!(assigned.iter().all(|one| one.serial == serials[at] && one.ticket.pool == index));
                 for (at, pool) in pools.indexes().enumerate() {
                     let queue = pools.of(pool);
                     prop_assert!(queue.taken(serials[at]) <= SEATS[at]);
-                    prop_assert!(suspended[at] || queue.waiting() == 0 || queue.taken(serials[at]) == SEATS[at]);
+                    prop_assert!(suspended[at] || held_back[at] || queue.waiting() == 0 || queue.taken(serials[at]) == SEATS[at]);
                 }
             }
         }

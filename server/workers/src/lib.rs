@@ -3,7 +3,7 @@
 //! The life of a request, in the order of the files: [`rack`] encodes it. `local/submit.rs` asks the
 //! [`queue`] of its pool for a seat and keeps the request while it waits ([`clients`] decides its turn;
 //! during a [`pause`] it waits before that). `link/outgoing.rs` sends it to the worker. `link/incoming.rs`
-//! puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`].
+//! puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`], and go to a [`disk`] in the background.
 //! [`local::Local`] frees the seat. `local/take_back.rs` and `local/overdue.rs` handle requests that end
 //! otherwise.
 //!
@@ -23,6 +23,7 @@ mod call;
 pub mod clients;
 pub mod collections;
 mod deaths;
+mod disk;
 mod in_flight;
 mod kept;
 mod link;

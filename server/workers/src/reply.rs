@@ -2,14 +2,15 @@
 //!
 //! The link calls `on_…` for each frame, and the handler polls. Both run on the same thread.
 
-use crate::spool::{Backlog, Room};
+use crate::spool::{Backlog, Batch, Room, Written};
 use bytes::Bytes;
 use handler::held::Holding;
 use handler::{Chunk, Failure, Fields, FileRegion};
+use net::memory::Reserved;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -87,24 +88,40 @@ impl Reply {
         self.wake();
     }
 
-    /// Takes body bytes; `holding` counts them. Returns the window to grant and, the first time, the reason
-    /// why they cannot be spooled.
+    /// Takes body bytes; `holding` counts them. Returns the window to grant, and whether a writer must begin, which calls
+    /// [`Reply::begin_write`].
     pub(crate) fn on_body(
         &self,
         bytes: &[u8],
-        room: Room,
-        temp_dir: &Path,
+        room: &Room,
         holding: &dyn Fn() -> Option<Rc<Holding>>,
-    ) -> (u32, Option<std::io::Error>) {
+    ) -> (u32, bool) {
         let mut inner = self.inner.borrow_mut();
         if inner.unwanted {
-            return (0, None);
+            return (0, false);
         }
-        let unspooled = inner.backlog.push(bytes, &room, temp_dir, holding);
-        let grant = inner.backlog.grant(&room);
+        let begins = inner.backlog.push(bytes, room, holding);
+        let grant = inner.backlog.grant(room);
         drop(inner);
         self.wake();
-        (grant, unspooled)
+        (grant, begins)
+    }
+
+    /// Returns the next bytes for the file; see [`Backlog::begin_write`].
+    pub(crate) fn begin_write(&self) -> Option<(Batch, Rc<Reserved>)> {
+        self.inner.borrow_mut().backlog.begin_write()
+    }
+
+    /// Takes the result of a batch. Returns the window to grant and, the first time, the reason why the bytes cannot be spooled.
+    pub(crate) fn on_written(
+        &self,
+        result: io::Result<Written>,
+        room: &Room,
+        holding: &dyn Fn() -> Option<Rc<Holding>>,
+    ) -> (u32, Option<io::Error>) {
+        let mut inner = self.inner.borrow_mut();
+        let unspooled = inner.backlog.written(result, holding);
+        (inner.backlog.grant(room), unspooled)
     }
 
     /// Takes a part of a file. `region` is called only if a handler waits for it.
@@ -337,7 +354,7 @@ mod tests {
     fn no_worker_waits_for_a_busy_client() {
         let room = Room { memory: 1 << 20, file: 0 };
         let reply = reply_with_head();
-        reply.on_body(b"earlier", room, Path::new("/nonexistent"), &|| None);
+        reply.on_body(b"earlier", &room, &|| None);
         assert!(!reply.on_offer(10), "bytes are waiting to be written");
         let reply = reply_with_head();
         let Poll::Ready(ReplyEvent::Head(_)) = reply.poll_event(&mut Context::from_waker(Waker::noop()))

@@ -8,6 +8,7 @@ use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
 use crate::pause::Pause;
 use crate::scoreboard::Scoreboard;
 use crate::trial::ReleaseComparison;
+use net::memory;
 use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
 use settings::Settings;
 use std::io;
@@ -81,15 +82,30 @@ impl Shared {
         &self.pause
     }
 
-    /// Returns the queue of this pool; see [`Pools::of`].
+    /// Returns the queue of this pool; see [`Pools::of`]. While memory is full, it holds requests back:
+    /// their responses would have no room. [`Shared::resume`] ends that.
     #[inline]
     pub fn dispatch(&self, pool: PoolIndex) -> MutexGuard<'_, Dispatch> {
-        self.pools.of(pool)
+        // This may measure the process, and tell others.
+        memory::level();
+        let mut queue = self.pools.of(pool);
+        // Under the lock: who asks now is in the queue before [`Shared::resume`] looks into it.
+        queue.hold_back(memory::holds_requests_back());
+        queue
     }
 
-    /// Calls `of` for the queue of each pool; see [`Pools::each`].
-    pub fn each<R>(&self, of: impl FnMut(&mut Dispatch) -> R) -> impl Iterator<Item = R> {
-        self.pools.each(of)
+    /// Gives free seats to requests that were held back, unless they still are.
+    pub(crate) fn resume(&self) {
+        for pool in self.pools.indexes() {
+            let mut assigned = Vec::new();
+            self.dispatch(pool).resume(Instant::now(), &mut assigned);
+            self.deliver(&assigned);
+        }
+    }
+
+    /// Calls `of` for the queue of each pool, one after the other, and returns the results; see [`Shared::dispatch`].
+    pub fn each<R>(&self, mut of: impl FnMut(&mut Dispatch) -> R) -> impl Iterator<Item = R> {
+        self.pools.indexes().map(move |pool| of(&mut self.dispatch(pool)))
     }
 
     /// Returns the pool for a request with this path, which is the app's PATH_INFO.

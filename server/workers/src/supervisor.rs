@@ -35,6 +35,7 @@ use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
 use jobs::Jobs;
 use meter::Meter;
+use net::memory;
 use orders::Followers;
 pub use orders::{
     AppFacts, BootError, Command, Follower, Notice, Options, PROFILE_GRACE, Processes, ProfileWish,
@@ -211,6 +212,7 @@ impl Supervisor {
         self.see(Change::Template { generation: FIRST, usable: Ok(()) });
         self.outbox.notices.drain(..).for_each(&mut notify);
         let mut looks_at = Instant::now();
+        let mut relief = memory::relief();
         while !self.outbox.empty {
             // Both ticks have their own deadlines, so that other events cannot postpone them.
             let looks = self.has_fibers() && !self.is_calm();
@@ -222,6 +224,7 @@ impl Supervisor {
                     looks_at = Instant::now() + HELD_TICK;
                 }
                 Some((generation, message)) = self.inbox.templates.1.recv() => self.template_reported(generation, message),
+                Ok(()) = relief.changed() => self.shared.resume(),
                 Some(report) = self.inbox.reports.recv() => self.reported(report),
                 Some(command) = commands.recv() => self.commanded(command),
             }
@@ -377,6 +380,8 @@ impl Supervisor {
             }
             self.free_seats(pool, now);
         }
+        // Memory may have become free by so little that no thread has told so.
+        self.shared.resume();
         let rows: Vec<Row> = self.reconciler.rows().collect();
         self.apply_limits();
         self.read_memory(&rows, now);

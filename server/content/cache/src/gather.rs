@@ -128,7 +128,7 @@ impl Gathered {
 /// memory, or were written a moment ago.
 pub(crate) fn read(region: &FileRegion) -> Result<Vec<u8>, Failure> {
     let mut bytes = vec![0; usize::try_from(region.len).unwrap_or(usize::MAX)];
-    let read = region.file.read_exact_at(&mut bytes, region.offset);
+    let read = region.file.shared().read_exact_at(&mut bytes, region.offset);
     read.map_err(|error| Failure::server(500, format!("a body cannot be read: {error}")))?;
     Ok(bytes)
 }

@@ -16,7 +16,7 @@ pub(crate) fn text(response: &Response) -> String {
         Body::Kept(kept) => kept.body().to_vec(),
         Body::File(region) => {
             let mut bytes = vec![0; region.len as usize];
-            region.file.read_exact_at(&mut bytes, region.offset).unwrap();
+            region.file.shared().read_exact_at(&mut bytes, region.offset).unwrap();
             bytes
         }
         _ => Vec::new(),

@@ -102,7 +102,7 @@ impl Digested {
     fn read(&mut self, mut region: FileRegion) -> Result<Chunk, Failure> {
         let len = region.len.min(PIECE);
         let mut piece = vec![0; len as usize];
-        let read = region.file.read_exact_at(&mut piece, region.offset);
+        let read = region.file.shared().read_exact_at(&mut piece, region.offset);
         read.map_err(|error| Failure::server(500, format!("a file cannot be read: {error}")))?;
         self.bodies.send(&piece);
         region.offset += len;

@@ -251,7 +251,7 @@ pub(crate) fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
     while text.len() < end {
         let offset = region.offset + (text.len() - start) as u64;
         text.reserve(end - text.len());
-        match rustix::io::pread(&*region.file, rustix::buffer::spare_capacity(text), offset) {
+        match rustix::io::pread(&**region.file.shared(), rustix::buffer::spare_capacity(text), offset) {
             Ok(0) => break,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => break,

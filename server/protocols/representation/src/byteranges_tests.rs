@@ -102,7 +102,7 @@ fn collect(mut stream: Box<dyn BodyStream>) -> Result<Vec<u8>, Failure> {
             Chunk::Bytes(bytes) => out.extend_from_slice(&bytes),
             Chunk::File(region) => {
                 let mut part = vec![0; region.len as usize];
-                region.file.read_exact_at(&mut part, region.offset).unwrap();
+                region.file.shared().read_exact_at(&mut part, region.offset).unwrap();
                 out.extend_from_slice(&part);
             }
             Chunk::Offer(offer) => panic!("{offer:?}"),

@@ -54,6 +54,31 @@ fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
 }
 
 #[test]
+fn requests_that_are_held_back_get_seats_in_their_order_afterwards() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(2).without_prefetching();
+    up(&mut dispatch, 1, 2, now);
+    dispatch.hold_back(true);
+    assert!(dispatch.take(0, now).is_none());
+    let (first, admission) = dispatch.ask(0, 7, KEY, now);
+    assert_eq!(admission, Admission::Wait, "there are seats");
+    let (second, _) = dispatch.ask(0, 8, KEY, now);
+    assert_eq!(dispatch.ask(0, 9, KEY, now).1, Admission::Full);
+    dispatch.predict(Some(Duration::ZERO), now);
+    assert!(dispatch.ask_again(first, KEY, now, now).1 != Admission::Go(1));
+    assert_eq!(dispatch.expire(now + Duration::from_secs(1)).len(), 2, "their time goes on");
+    let tickets = [dispatch.ask(0, 7, KEY, now).0, dispatch.ask(0, 8, KEY, now).0];
+    assert!(tickets[0].number > second.number);
+    let mut assigned = Vec::new();
+    dispatch.resume(now, &mut assigned);
+    assert!(assigned.is_empty(), "they are still held back");
+    dispatch.hold_back(false);
+    dispatch.resume(now, &mut assigned);
+    let given: Vec<(u64, Serial)> = assigned.iter().map(|one| (one.ticket.number, one.serial)).collect();
+    assert_eq!(given, tickets.map(|ticket| (ticket.number, 1)));
+}
+
+#[test]
 fn a_worker_that_computes_is_chosen_last_but_before_one_that_is_full() {
     let now = Instant::now();
     let mut dispatch = Dispatch::new(10).without_prefetching();

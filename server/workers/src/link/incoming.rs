@@ -2,13 +2,14 @@
 
 use super::Link;
 use crate::call::Call;
+use crate::disk::Disk;
 use crate::messages::{Descriptors, End, SupervisorMessage};
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{ReplyEvent, ReplyHead};
 use crate::spool::Room;
 use crate::trial::TrialSample;
 use bytes::Bytes;
-use handler::held::{Amount, OpenFile, SharedFile};
+use handler::held::{Amount, OpenFile, SharedFile, memory_is_short};
 use handler::{Failure, Fields, FileRegion};
 use net::memory::{self, Level};
 use queue::{Serial, Turn};
@@ -17,8 +18,6 @@ use std::cell::RefMut;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,9 +31,6 @@ use wire::{
     used::{Remarks, Used},
 };
 
-/// Bytes that are copied to the disk at a time.
-const BLOCK: usize = 16 << 10;
-
 /// The services of the front thread that a link uses.
 pub(crate) trait Owner {
     fn report(&self, report: SupervisorMessage);
@@ -42,6 +38,12 @@ pub(crate) trait Owner {
     fn log(&self, line: &str);
 
     fn settings(&self) -> Rc<Settings>;
+
+    /// Returns the copies of responses to the disk.
+    fn disk(&self) -> &Rc<Disk>;
+
+    /// Writes the unwritten bytes of a response to the disk.
+    fn write_backlog(self: &Rc<Self>, call: Rc<Call>);
 
     /// Returns how much of a response may wait for its client.
     fn room(&self) -> Room;
@@ -230,10 +232,10 @@ impl Link {
                     Err(failure) => ReplyEvent::Failed(failure),
                 });
             }
-            FrameKind::Body => self.body(&*self.call(frame)?, frame, owner),
+            FrameKind::Body => self.body(self.call(frame)?, frame, owner),
             FrameKind::File => {
                 let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("FILE without a descriptor"))?);
-                file(&call, fd, frame, &owner.settings())?;
+                file(&call, fd, frame, owner)?;
             }
             FrameKind::Offer => {
                 let (call, len) = (self.call(frame)?, frame::u64_payload(payload)?);
@@ -340,19 +342,14 @@ impl Link {
         Ok(())
     }
 
-    fn body(&self, call: &Call, frame: &Frame<'_>, owner: &Rc<impl Owner>) {
-        let settings = owner.settings();
-        let dir = &settings.process.temp_dir;
-        let holding = || call.holding();
-        let (grant, unspooled) = call.reply.on_body(frame.payload, call.room(owner.room()), dir, &holding);
+    fn body(&self, call: Rc<Call>, frame: &Frame<'_>, owner: &Rc<impl Owner>) {
+        let (room, holding) = (call.room(owner.room()), || call.holding());
+        let (grant, begins) = call.reply.on_body(frame.payload, &room, &holding);
         if grant > 0 {
             self.send_frame(FrameKind::Window, frame.header.id, &grant.to_le_bytes());
         }
-        if let Some(error) = unspooled {
-            let dir = dir.display();
-            owner.log(&format!(
-                "a response cannot be spooled to {dir}: {error}; the app waits for the client"
-            ));
+        if begins {
+            owner.write_backlog(call);
         }
     }
 }
@@ -385,27 +382,24 @@ fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Set
     settled.add(times, call.trace.measure.get(), call.take_turn());
 }
 
-fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Result<(), Malformed> {
-    let (mut offset, len) = frame::file_payload(frame.payload)?;
+fn file(call: &Call, fd: Passed, frame: &Frame<'_>, owner: &Rc<impl Owner>) -> Result<(), Malformed> {
+    let (offset, len) = frame::file_payload(frame.payload)?;
     match fd {
         Ok(file) => {
-            let mut amount = amount(len, frame.header.flags, &settings.limits);
-            let mut file = SharedFile::from(File::from(file));
-            if amount.memory > 0
-                && handler::held::memory_is_short()
-                && let Some(moved) = to_disk(&file, offset, len, &settings.process.temp_dir)
-            {
-                (file, offset, amount) = (moved.into(), 0, Amount { disk: len, ..Amount::FILE });
-            } else if amount.disk > 0
-                && let SharedFile::Plain(plain) = file
-            {
-                file = UnnamedFile::from(plain).into();
-            }
+            let settings = owner.settings();
+            let amount = amount(len, frame.header.flags, &settings.limits);
+            let file = File::from(file);
+            let file: SharedFile = if amount.disk > 0 { UnnamedFile::from(file).into() } else { file.into() };
             let hold = || call.holding().map(|holding| holding.hold(amount));
             call.reply.on_file(|| {
                 let made = frame.header.flags & flag::MADE != 0;
-                let file = OpenFile::of_response(file, hold()).made(made);
-                FileRegion { file: Rc::new(file), offset, len }
+                let file = Rc::new(OpenFile::of_response(file, hold()).made(made));
+                // A file in memory would not help.
+                if amount.memory > 0 && memory_is_short() && !memory::are_files_in_memory() {
+                    let temp_dir = settings.process.temp_dir.clone();
+                    owner.disk().move_file(&file, offset..offset.saturating_add(len), temp_dir);
+                }
+                FileRegion { file, offset, len }
             });
         }
         Err(Dropped) => {
@@ -414,24 +408,6 @@ fn file(call: &Call, fd: Passed, frame: &Frame<'_>, settings: &Settings) -> Resu
         }
     }
     Ok(())
-}
-
-/// Copies a file from memory to the disk, because memory is scarce. `None` if the file stays in memory: the
-/// disk is full, or is itself in memory.
-fn to_disk(file: &File, mut offset: u64, len: u64, temp_dir: &Path) -> Option<UnnamedFile> {
-    if memory::are_files_in_memory() {
-        return None;
-    }
-    let moved = sys::file::unnamed(temp_dir).ok()?;
-    let end = offset + len;
-    let (mut block, mut written) = ([0; BLOCK], 0);
-    while offset < end {
-        let most = usize::try_from(end - offset).unwrap_or(BLOCK).min(BLOCK);
-        let read = file.read_at(&mut block[..most], offset).ok().filter(|read| *read > 0)?;
-        moved.write_all_at(&block[..read], written).ok()?;
-        (offset, written) = (offset + read as u64, written + read as u64);
-    }
-    Some(moved)
 }
 
 /// Returns the resources that a file of a response holds.

@@ -8,8 +8,10 @@ mod stalled;
 mod submit;
 mod take_back;
 mod waiting;
+mod write_backlog;
 
 use crate::call::{Call, CallState};
+use crate::disk::Disk;
 use crate::in_flight::{InFlight, Sent};
 use crate::link::{Link, Owner, Settlement};
 use crate::messages::{End, NewLink, SupervisorMessage, ThreadMessage};
@@ -36,6 +38,7 @@ pub struct Local {
     links: RefCell<Vec<Rc<Link>>>,
     waiting: WaitingCalls,
     scratch: RefCell<Vec<u8>>,
+    disk: Rc<Disk>,
     settings: Current,
     log: Box<dyn Fn(&str)>,
     /// Connections that apps of this thread have taken over, and streaming bodies.
@@ -53,6 +56,7 @@ impl Local {
             links: RefCell::default(),
             waiting: WaitingCalls::default(),
             scratch: RefCell::new(vec![0; SCRATCH]),
+            disk: Rc::default(),
             settings,
             log,
             tunnels: Cell::new(0),
@@ -229,6 +233,14 @@ impl Owner for Local {
 
     fn settings(&self) -> Rc<Settings> {
         self.settings.get()
+    }
+
+    fn disk(&self) -> &Rc<Disk> {
+        &self.disk
+    }
+
+    fn write_backlog(self: &Rc<Local>, call: Rc<Call>) {
+        Local::write_backlog(self, call);
     }
 
     fn room(&self) -> Room {

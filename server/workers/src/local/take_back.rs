@@ -7,6 +7,7 @@ use crate::in_flight::Served;
 use crate::link::Link;
 use crate::messages::{End, SupervisorMessage};
 use handler::Failure;
+use net::memory;
 use queue::{Serial, TakenBack, Ticket};
 use std::rc::Rc;
 use std::time::Instant;
@@ -33,7 +34,10 @@ impl Local {
         if let Some(call) = self.waiting.take(ticket) {
             call.was_queued(Instant::now(), 0);
             call.set_state(CallState::Finished);
-            call.fail(Failure::busy("waited for timeouts.queue"));
+            call.fail(match memory::holds_requests_back() {
+                true => Failure::busy(format!("waited for timeouts.queue: {}", memory::refuse())),
+                false => Failure::busy("waited for timeouts.queue"),
+            });
         }
     }
 

@@ -127,7 +127,7 @@ const MAX_PENDING: usize = 64;
 
 async fn compress_file(document: &Document, coding: Coding) -> Option<Bytes> {
     let len = document.len();
-    let file = document.file.try_clone().ok()?;
+    let file = document.file.shared().try_clone().ok()?;
     let compressed = tokio::task::spawn_blocking(move || {
         let data = read(&file, len).ok()?;
         compress(coding, &data, Levels::KEPT.of(coding)).ok()
@@ -164,7 +164,7 @@ mod tests {
         assert!(first.len() > 16 << 10);
         let Encoded::File(region) = get() else { panic!("it was made again") };
         let mut kept = vec![0; region.len as usize];
-        region.file.read_exact_at(&mut kept, region.offset).unwrap();
+        region.file.shared().read_exact_at(&mut kept, region.offset).unwrap();
         assert_eq!(kept, first);
     }
 }

@@ -117,7 +117,7 @@ impl Document {
     /// # Errors
     /// `UnexpectedEof` if the length has changed: the file is another version now.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
-        read(&self.file, self.len())
+        read(&self.file.shared(), self.len())
     }
 }
 

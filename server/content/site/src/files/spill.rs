@@ -56,7 +56,7 @@ impl<K: Copy + Eq + Hash> Spill<K> {
             });
         }
         let Some(pack) = &mut self.newer else { return };
-        if pack.file.write_all_at(bytes, pack.len).is_ok() {
+        if pack.file.shared().write_all_at(bytes, pack.len).is_ok() {
             pack.index.insert(key, (pack.len, bytes.len() as u64));
             pack.len += bytes.len() as u64;
         }
@@ -76,7 +76,7 @@ mod tests {
 
     fn read(region: &FileRegion) -> Vec<u8> {
         let mut bytes = vec![0; region.len as usize];
-        region.file.read_exact_at(&mut bytes, region.offset).unwrap();
+        region.file.shared().read_exact_at(&mut bytes, region.offset).unwrap();
         bytes
     }
 

@@ -5,7 +5,7 @@
 pub enum MemoryClass {
     /// Connections: their state, and unsent bytes for their sockets.
     Connections,
-    /// Bodies of requests.
+    /// Bodies of requests, also in files if their folder is in memory (tmpfs).
     Requests,
     /// Responses that clients have not taken.
     Responses,
@@ -13,7 +13,7 @@ pub enum MemoryClass {
     Streams,
     /// The buffers of QUIC: received bytes that no handler has read, and sent bytes that clients have not acknowledged.
     Quic,
-    /// Files in memory: bodies of responses (memfd), and temporary files if their folder is in memory (tmpfs).
+    /// Files in memory: bodies of responses (memfd), also in files if their folder is in memory (tmpfs).
     Files,
     /// The cache of responses.
     Cache,

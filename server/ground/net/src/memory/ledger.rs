@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 const STEP: i64 = 64 << 10;
 /// The part of the limit that [`MemoryClass::Other`] may have.
 const OTHER_PART: u64 = 4;
+/// Requests that hold this part of the limit begin although memory is full, until this part above the limit is used.
+const REQUESTS_PART: u64 = 2;
+const ABOVE_PART: u64 = 4;
 
 /// The changes of a thread, by class.
 #[derive(Debug)]
@@ -70,6 +73,18 @@ impl Ledger {
     #[inline]
     pub(super) fn level(&self) -> Level {
         Level::from_number(self.level.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether requests must not begin: memory is full, and not because of requests that wait, whose memory
+    /// only the app can give back.
+    pub(super) fn holds_requests_back(&self) -> bool {
+        if self.level() < Level::Full {
+            return false;
+        }
+        let bytes = |used: &AtomicI64| u64::try_from(used.load(Ordering::Relaxed)).unwrap_or(0);
+        let (limit, requests) = (self.limit(), bytes(&self.used[MemoryClass::Requests as usize]));
+        let above = bytes(&self.total).saturating_sub(limit);
+        requests < limit / REQUESTS_PART || above > limit / ABOVE_PART
     }
 
     /// Adds to a class. Returns whether the level changes.
@@ -253,6 +268,31 @@ mod tests {
         );
         let usage = ledger.usage();
         assert_eq!(Level::ALL.map(|level| usage.reached(level)), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn requests_begin_unless_memory_is_full_of_other_things() {
+        let ledger = Ledger::new();
+        assert!(!ledger.holds_requests_back(), "no limit");
+        ledger.set_limit(1000);
+        ledger.add(MemoryClass::Files, 999);
+        assert!(!ledger.holds_requests_back());
+        ledger.add(MemoryClass::Files, 1);
+        assert!(ledger.holds_requests_back());
+        ledger.add(MemoryClass::Files, -49);
+        assert!(ledger.holds_requests_back(), "the level has slack");
+        ledger.add(MemoryClass::Files, -2);
+        assert!(!ledger.holds_requests_back());
+        ledger.add(MemoryClass::Files, -449);
+        ledger.add(MemoryClass::Requests, 499);
+        ledger.add(MemoryClass::Files, 1);
+        assert!(ledger.holds_requests_back());
+        ledger.add(MemoryClass::Requests, 1);
+        assert!(!ledger.holds_requests_back(), "only the app can make room");
+        ledger.add(MemoryClass::Files, 249);
+        assert!(!ledger.holds_requests_back());
+        ledger.add(MemoryClass::Files, 1);
+        assert!(ledger.holds_requests_back(), "their responses have taken it");
     }
 
     proptest! {

@@ -15,12 +15,17 @@
 //!    so that a wrong measurement does not stop a server.
 //! 4. The [`Level`] follows from the sum and the limit. Each user of memory reads it: see the levels.
 //! 5. From [`Level::Waiting`] on, what is kept only to save work is given back ([`scarcity`]): no client waits while the cache could make room.
-//! 6. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
+//! 6. From [`Level::Full`] on, requests that have not begun wait ([`holds_requests_back`]), and go on at once when memory is less
+//!    scarce ([`relief`]). If those that wait hold most of the memory themselves, they go on, or memory would stay full.
+//!    They also wait while the disk is behind ([`AwaitsDisk`]).
+//! 7. Without a limit ([`set_limit`]) the level is always [`Level::Normal`].
 
+mod awaits_disk;
 mod class;
 mod ledger;
 mod level;
 
+pub use awaits_disk::AwaitsDisk;
 pub use class::MemoryClass;
 pub use ledger::{LevelChange, Usage};
 pub use level::Level;
@@ -40,6 +45,8 @@ static LEDGER: Ledger = Ledger::new();
 static OBSERVER: OnceLock<Box<dyn Fn(LevelChange) + Send + Sync>> = OnceLock::new();
 /// Changes while what saves only work must be given back.
 static SCARCITY: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
+/// Changes when requests that are held back may perhaps begin.
+static RELIEF: LazyLock<watch::Sender<()>> = LazyLock::new(watch::Sender::default);
 /// The start of the clock for [`MEASURED_AT`].
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// When the process was last measured, in milliseconds.
@@ -82,6 +89,18 @@ pub fn observe(observer: impl Fn(LevelChange) + Send + Sync + 'static) {
 /// back what it keeps only to save work.
 pub fn scarcity() -> watch::Receiver<()> {
     SCARCITY.subscribe()
+}
+
+/// Returns a receiver that changes when the level falls, or the disk is no longer behind, so that requests may perhaps begin again.
+pub fn relief() -> watch::Receiver<()> {
+    RELIEF.subscribe()
+}
+
+/// Returns whether requests must wait before they begin, because their responses would have no room, or too many wait for the disk. Unlike
+/// [`level`], it never measures the process.
+#[inline]
+pub fn holds_requests_back() -> bool {
+    LEDGER.holds_requests_back() || awaits_disk::is_behind()
 }
 
 /// Declares whether files in the folder of temporary files are in memory (tmpfs). They then count as [`MemoryClass::Files`], and no buffer is
@@ -197,6 +216,9 @@ fn tell(changed: Option<LevelChange>) {
     if change.to >= Level::Waiting {
         SCARCITY.send_replace(());
     }
+    if change.to < change.from {
+        RELIEF.send_replace(());
+    }
     if let Some(observer) = OBSERVER.get() {
         observer(change);
     }
@@ -270,10 +292,27 @@ mod tests {
         );
         let reserved = Reserved::new(MemoryClass::Responses, 1 << 20);
         assert_eq!(level(), Level::Full);
+        assert!(holds_requests_back());
+        let relief = relief();
+        assert!(!relief.has_changed().unwrap());
         let reason = refuse();
         assert!(reason.contains("limits.memory is 1 MiB"), "{reason}");
         assert_eq!(refused(), 1);
         drop(reserved);
+        assert!(relief.has_changed().unwrap() && !holds_requests_back());
+        assert_eq!(level(), Level::Normal);
+        let waiting = AwaitsDisk::new(64 << 10);
+        let more = AwaitsDisk::new(1);
+        assert!(!holds_requests_back(), "memory is not scarce");
+        drop(more);
+        let scarce = Reserved::new(MemoryClass::Responses, 600 << 10);
+        assert!(level() == Level::Files && !holds_requests_back(), "a sixteenth of the limit");
+        let relief = super::relief();
+        let more = AwaitsDisk::new(1);
+        assert!(holds_requests_back() && !relief.has_changed().unwrap());
+        waiting.set((64 << 10) - 1);
+        assert!(relief.has_changed().unwrap() && !holds_requests_back());
+        drop((waiting, more, scarce));
         assert_eq!(level(), Level::Normal);
     }
 }

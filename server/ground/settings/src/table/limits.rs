@@ -119,7 +119,7 @@ section! { Category::Limits;
         flags: &[long("memory", "SIZE|auto")],
         default: "auto",
         more: "auto is a quarter of the machine's memory, or of the cgroup's limit, and at least 64 MiB. The limit covers connections, request and response bodies, streams, caches, encoders, and the heaps of mruby handlers. At 75 %, \
-               bodies go to files and HTTP/2 and HTTP/3 windows stop growing. At 90 %, senders wait. At 100 %, new requests get 503. The \
+               bodies go to files and HTTP/2 and HTTP/3 windows stop growing. At 90 %, senders wait. At 100 %, queued requests wait and new ones get 503. The \
                workers' memory is not included (worker_memory).",
         reloadable: true,
     }

@@ -1,10 +1,12 @@
 //! An open file whose bytes are sent.
 
-use super::Hold;
+use super::{Amount, Hold};
 use net::descriptors::CountedDescriptor;
+use net::memory::{MemoryClass, Reserved};
+use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use sys::file::UnnamedFile;
 
@@ -12,9 +14,11 @@ use sys::file::UnnamedFile;
 /// as a resource held for that client.
 #[derive(Debug)]
 pub struct OpenFile {
-    file: Arc<SharedFile>,
+    file: RefCell<Arc<SharedFile>>,
     hold: Option<Hold>,
     made: bool,
+    /// Counts the file in memory that a copy still reads after this has been dropped.
+    late: RefCell<Option<Rc<Reserved>>>,
     _counted: CountedDescriptor,
 }
 
@@ -30,13 +34,16 @@ pub enum SharedFile {
 impl OpenFile {
     /// Creates a file that is open for one response. Without a `hold`, it is counted for the process only.
     pub fn of_response(file: impl Into<SharedFile>, hold: Option<Hold>) -> OpenFile {
-        OpenFile { file: Arc::new(file.into()), hold, made: false, _counted: CountedDescriptor::begin() }
+        let file = RefCell::new(Arc::new(file.into()));
+        let late = RefCell::default();
+        OpenFile { file, hold, made: false, late, _counted: CountedDescriptor::begin() }
     }
 
     /// Notes whether the server has made the file for the response. Otherwise the app has named it.
     #[must_use]
-    pub fn made(self, made: bool) -> OpenFile {
-        OpenFile { made, ..self }
+    pub fn made(mut self, made: bool) -> OpenFile {
+        self.made = made;
+        self
     }
 
     pub fn is_made(&self) -> bool {
@@ -48,9 +55,36 @@ impl OpenFile {
         self.hold.as_ref()
     }
 
-    /// Returns the file for use by another thread, without another descriptor.
+    /// Returns the file as it is now, without another descriptor, also for another thread. See [`OpenFile::replace`].
+    #[inline]
     pub fn shared(&self) -> Arc<SharedFile> {
-        self.file.clone()
+        self.file.borrow().clone()
+    }
+
+    /// Begins a copy of the file, which is in memory, to a disk. Returns the file, and what must be kept as long as the file is
+    /// read: it counts the file's memory if this is dropped meanwhile.
+    pub fn begin_copy(&self) -> (Arc<SharedFile>, Rc<Reserved>) {
+        let late = Rc::new(Reserved::new(MemoryClass::Files, 0));
+        self.late.replace(Some(late.clone()));
+        (self.shared(), late)
+    }
+
+    /// Puts the copy in the place of the file: `copy` has the same bytes at the same offsets, `disk` of them. Reads that have begun
+    /// end with the file with which they began.
+    pub fn replace(&self, copy: UnnamedFile, disk: u64) {
+        self.file.replace(Arc::new(copy.into()));
+        self.late.take();
+        if let Some(hold) = &self.hold {
+            hold.set(Amount { disk, ..Amount::FILE });
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if let Some(late) = self.late.get_mut() {
+            late.set(self.hold.as_ref().map_or(0, |hold| hold.amount().memory));
+        }
     }
 }
 
@@ -82,20 +116,5 @@ impl Deref for SharedFile {
             SharedFile::Plain(file) => file,
             SharedFile::Unnamed(file) => file,
         }
-    }
-}
-
-impl Deref for OpenFile {
-    type Target = File;
-
-    #[inline]
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl AsFd for OpenFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }

@@ -123,12 +123,12 @@ impl Ledger {
 
     pub(super) fn change(&self, from: Amount, to: Amount) {
         self.held.update(|held| held - from + to);
-        count(from, to);
+        count(MemoryClass::Files, from, to);
     }
 }
 
-/// Counts the memory of the process. Memory of a resource with a descriptor is a file in memory.
-fn count_memory(from: Amount, to: Amount) {
+/// Counts the memory of the process. Memory of a resource with a descriptor is a file in memory, of this class.
+fn count_memory(class: MemoryClass, from: Amount, to: Amount) {
     let parts = |amount: Amount| match amount.descriptors {
         0 => (amount.memory, 0),
         _ if memory::are_files_in_memory() => (0, amount.memory + amount.disk),
@@ -136,13 +136,13 @@ fn count_memory(from: Amount, to: Amount) {
     };
     let (from, to) = (parts(from), parts(to));
     memory::change(MemoryClass::Responses, from.0, to.0);
-    memory::change(MemoryClass::Files, from.1, to.1);
+    memory::change(class, from.1, to.1);
 }
 
-/// Updates the totals of the process.
-pub(super) fn count(from: Amount, to: Amount) {
+/// Updates the totals of the process, with files in memory of this class.
+pub(super) fn count(class: MemoryClass, from: Amount, to: Amount) {
     let parts = |amount: Amount| [u64::from(amount.descriptors), amount.memory, amount.disk];
-    count_memory(from, to);
+    count_memory(class, from, to);
     for (total, (from, to)) in TOTAL.iter().zip(parts(from).into_iter().zip(parts(to))) {
         if from != to {
             // Wraps around when the amount shrinks, which gives the right sum.

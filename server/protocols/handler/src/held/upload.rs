@@ -4,6 +4,7 @@ use super::Amount;
 use super::account::Account;
 use super::ledger::{Ledger, count, current};
 use net::descriptors::CountedDescriptor;
+use net::memory::MemoryClass;
 use std::rc::Rc;
 
 /// An upload in a file, counted until it is dropped.
@@ -26,7 +27,7 @@ impl Upload {
         }
         ledger.uploads.update(|all| all + 1);
         account.into_iter().for_each(|account| account.uploads.update(|all| all + 1));
-        count(Amount::default(), Amount::FILE);
+        count(MemoryClass::Requests, Amount::default(), Amount::FILE);
         Some(Upload { ledger, account: account.cloned(), disk: 0, _counted: CountedDescriptor::begin() })
     }
 
@@ -38,7 +39,11 @@ impl Upload {
     /// Sets the number of bytes in the file.
     pub fn grow(&mut self, len: u64) {
         let before = std::mem::replace(&mut self.disk, len);
-        count(Amount { disk: before, ..Amount::FILE }, Amount { disk: len, ..Amount::FILE });
+        count(
+            MemoryClass::Requests,
+            Amount { disk: before, ..Amount::FILE },
+            Amount { disk: len, ..Amount::FILE },
+        );
     }
 }
 
@@ -46,6 +51,6 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.ledger.uploads.update(|all| all - 1);
         self.account.iter().for_each(|account| account.uploads.update(|all| all - 1));
-        count(Amount { disk: self.disk, ..Amount::FILE }, Amount::default());
+        count(MemoryClass::Requests, Amount { disk: self.disk, ..Amount::FILE }, Amount::default());
     }
 }

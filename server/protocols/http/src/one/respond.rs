@@ -283,7 +283,7 @@ async fn send_file<S: Transport>(
     let (mut done, mut hold) = (0, None);
     while done < len {
         let slice = (len - done).min(FILE_SLICE);
-        match link.stream.try_send_file(&region.file, region.offset + done, slice as usize) {
+        match link.stream.try_send_file(&region.file.shared(), region.offset + done, slice as usize) {
             // The file has become shorter.
             Ok(0) => return Err(Unsendable),
             Ok(n) => {

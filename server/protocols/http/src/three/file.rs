@@ -58,7 +58,7 @@ impl FileReader {
         }
         let (head, rest) = scratch.split_at_mut(self.head.len());
         let want = self.want.min(rest.len()).min(usize::try_from(self.region.len).unwrap_or(SLICE));
-        let read = match read_cached(&self.region.file, self.region.offset, &mut rest[..want]) {
+        let read = match read_cached(&self.region.file.shared(), self.region.offset, &mut rest[..want]) {
             Ok(0) => return Poll::Ready(Err(Unsendable)),
             Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {
@@ -131,10 +131,9 @@ impl FileReader {
     /// Reads at most `most` bytes, those in memory at once.
     async fn read(&self, most: usize) -> Result<Bytes, Unsendable> {
         let mut bytes = vec![0; usize::try_from(self.region.len).unwrap_or(most).min(most)];
-        let (file, offset) = (&self.region.file, self.region.offset);
-        let read = match read_cached(file, offset, &mut bytes) {
+        let (file, offset) = (self.region.file.shared(), self.region.offset);
+        let read = match read_cached(&file, offset, &mut bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {
-                let file = file.shared();
                 let reading = tokio::task::spawn_blocking(move || {
                     loop {
                         match file.read_at(&mut bytes, offset) {

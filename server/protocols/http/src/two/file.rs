@@ -82,7 +82,7 @@ impl FileReader {
         }
         let mut scratch = shared.scratch.borrow_mut();
         let want = most.min(SLICE).min(usize::try_from(self.region.len).unwrap_or(SLICE));
-        let read = match read_cached(&self.region.file, self.region.offset, &mut scratch[..want]) {
+        let read = match read_cached(&self.region.file.shared(), self.region.offset, &mut scratch[..want]) {
             Ok(0) => return FileStep::Broken,
             Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {

@@ -208,7 +208,7 @@ fn read_some(region: &FileRegion, buffer: &mut [u8]) -> Result<usize, Failure> {
         return Ok(0);
     }
     loop {
-        match region.file.read_at(buffer, region.offset) {
+        match region.file.shared().read_at(buffer, region.offset) {
             Ok(0) => return Err(Failure::server(500, "a file became shorter while it was sent")),
             Ok(count) => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
