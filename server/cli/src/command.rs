@@ -17,9 +17,10 @@ use control::interrupt::MaintenanceAction;
 use control::leaks::LeaksOrder;
 use control::orders::PauseOrder;
 use control::record::RecordOrder;
+use control::set::SetAction;
 use front::explain::Question;
 use settings::puma::Call;
-use settings::{Argument, At, Environment, Errors, Loaded};
+use settings::{Argument, At, Environment, Errors, Loaded, RunningValue};
 use stats::ReloadWish;
 
 use crate::arguments::{arguments, values};
@@ -31,6 +32,7 @@ use crate::interruption;
 use crate::leaks;
 use crate::purge;
 use crate::replay::{self, ReplayWish};
+use crate::set;
 use crate::trust::Trust;
 
 /// The task of the program.
@@ -142,6 +144,15 @@ pub enum Command {
         dir: PathBuf,
         client: ControlClient,
         action: MaintenanceAction,
+        /// Print JSON instead of text.
+        json: bool,
+    },
+    /// Change settings of the running server, or show the changes.
+    Set {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        action: SetAction,
         /// Print JSON instead of text.
         json: bool,
     },
@@ -260,6 +271,10 @@ impl front::Rereads for Words {
 
     fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String> {
         loaded.evaluated(&self.here, calls).map_err(|errors| lines(&errors))
+    }
+
+    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String> {
+        loaded.changed(&self.here, values).map_err(|errors| lines(&errors))
     }
 }
 
@@ -424,6 +439,14 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let action = interruption::maintenance(given, &environment.current_dir()).map_err(mistyped)?;
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Maintenance { dir, client, action, json: given.get_flag("json") })
+        }
+        Some(("set", given)) => {
+            let action = set::set(given).map_err(mistyped)?;
+            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
+            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
+            Ok(Command::Set { dir, client, action, json: given.get_flag("json") })
         }
         Some(("status", given)) => {
             Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })

@@ -23,6 +23,7 @@ mod leaks;
 mod print;
 mod purge;
 mod replay;
+mod set;
 mod trust;
 mod write;
 

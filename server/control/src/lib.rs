@@ -9,13 +9,16 @@
 //! 2. Only the owner can use the socket, from the moment it exists. A port requires the token and a `Host` field of this machine.
 //! 3. Clients that hold connections open or send invalid data cannot delay others: see `connections`.
 //! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for orders: `/reload`, `/upgrade`,
-//!    `/pause`, `/resume`, `/maintenance/on`, `/maintenance/off`, `/routes/reset`, `/heap`, `/profile` and `/record`.
+//!    `/pause`, `/resume`, `/maintenance/on`, `/maintenance/off`, `/settings`, `/settings/undo`, `/routes/reset`, `/heap`, `/profile` and
+//!    `/record`.
 //! 5. Another program can take over the sockets without interruption: see `release`.
 #![forbid(unsafe_code)]
 
 mod bind;
 pub mod by_route;
 pub mod cache;
+mod caller;
+pub mod changes;
 pub mod client;
 mod connections;
 mod deaths;
@@ -37,10 +40,12 @@ pub mod reload;
 pub mod replay;
 mod routes;
 mod server;
+pub mod set;
 mod socket;
 mod stop;
 mod table;
 
+pub use caller::Caller;
 pub use handover::{Listening, SocketHandover};
 pub use provider::{Provider, PumaCommand};
 pub use server::Server;

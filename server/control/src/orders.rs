@@ -7,6 +7,7 @@
 //!    settings of the server.
 //! 3. [`Interruptions::read`] reverses [`Interruptions::write`].
 
+use crate::changes::ChangeList;
 use serde::{Deserialize, Serialize};
 use settings::Cidr;
 use std::time::Duration;
@@ -196,12 +197,14 @@ pub enum OrderError {
     Conflict(String),
 }
 
-/// The interruptions in force, for the program that takes over.
+/// The interruptions and the changes of settings in force, for the program that takes over.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Interruptions {
     pub pause: Option<PauseInForce>,
     pub maintenance: Option<MaintenanceInForce>,
+    /// The changes of settings, also those that have ended.
+    pub changes: ChangeList,
 }
 
 /// A pause in force.
@@ -232,7 +235,7 @@ pub struct MaintenanceInForce {
 
 impl Interruptions {
     pub fn is_empty(&self) -> bool {
-        self.pause.is_none() && self.maintenance.is_none()
+        self.pause.is_none() && self.maintenance.is_none() && self.changes.is_empty()
     }
 
     pub fn write(&self) -> Vec<u8> {
@@ -318,6 +321,7 @@ mod tests {
             let interruptions = Interruptions {
                 pause: Some(PauseInForce { remaining_ms: 5, max: max.into(), paths: paths.clone() }),
                 maintenance: Some(MaintenanceInForce { page, allow_paths: paths, ready, ..Default::default() }),
+                changes: ChangeList::default(),
             };
             prop_assert_eq!(Interruptions::read(&interruptions.write()), Ok(interruptions));
         }

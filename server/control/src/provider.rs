@@ -1,6 +1,8 @@
 //! The source of the routes' figures.
 
 use crate::cache::{PurgeOrder, Purged};
+use crate::caller::Caller;
+use crate::changes::{ChangeReport, ChangesReport, CheckedSet, UndoOrder};
 use crate::heap::HeapWish;
 use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::profile::ProfileOrder;
@@ -123,4 +125,19 @@ pub trait Provider {
     /// # Errors
     /// It is off, or a file keeps it on.
     fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError>;
+
+    /// Returns the changes of settings that are kept.
+    fn changes(&self) -> ChangesReport;
+
+    /// Changes settings, or only tries to.
+    ///
+    /// # Errors
+    /// A key or value is wrong, the new settings contradict each other, or the server cannot do so now.
+    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError>;
+
+    /// Takes a change back, or only tries to.
+    ///
+    /// # Errors
+    /// There is no such change in force, or the settings without it contradict each other.
+    fn undo(&self, order: UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError>;
 }

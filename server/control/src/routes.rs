@@ -1,6 +1,8 @@
 //! Routes requests and builds responses. Pure, except for the provider's figures.
 
 use crate::cache::PurgeOrder;
+use crate::caller::Caller;
+use crate::changes::{SetOrder, UndoOrder};
 use crate::gate::{Gate, Refusal};
 use crate::heap::HeapWish;
 use crate::metrics::{self, Format};
@@ -66,6 +68,11 @@ enum Route {
     Maintenance,
     /// An order to interrupt service, or to go on.
     Interruption(Interruption),
+    /// The changes of settings.
+    Settings,
+    /// An order to change settings, or to take a change back.
+    Set,
+    UndoSet,
     /// An order of Puma's tools; `None` if there is nothing to do.
     Order(Option<PumaCommand>),
     /// A command of pumactl that Firebrick does not have, with the reason.
@@ -153,6 +160,11 @@ async fn respond<B: OrderBody, P: Provider>(
         (Route::Interruption(order), Ok(())) => {
             return ordered(interrupt(*order, body, &source.provider).await);
         }
+        (Route::Set | Route::UndoSet, Ok(())) => {
+            let caller = head.extensions.get().copied().unwrap_or(Caller::User(None));
+            let undo = route == Route::UndoSet;
+            return ordered(change(undo, body, caller, &source.provider).await);
+        }
         _ => {}
     }
     let mut response = match admitted {
@@ -186,6 +198,25 @@ async fn interrupt<B: OrderBody, P: Provider>(
         }
     };
     written.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Changes settings, or takes a change back. Returns the change as JSON, or why not.
+async fn change<B: OrderBody, P: Provider>(
+    undo: bool,
+    body: B,
+    caller: Caller,
+    provider: &P,
+) -> Result<String, (StatusCode, String)> {
+    let bytes = order_bytes(body).await?;
+    let report = match undo {
+        true => provider.undo(order_of::<UndoOrder>(&bytes).map_err(invalid)?, caller),
+        false => {
+            let order = order_of::<SetOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
+            provider.set(order, caller)
+        }
+    };
+    serde_json::to_string_pretty(&report.map_err(refused_order)?)
+        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
 /// Removes kept responses. Returns the removed number as JSON, or the reason for a refusal.
@@ -314,6 +345,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         }
         Route::Paused => written(serde_json::to_string_pretty(&source.provider.paused())),
         Route::Maintenance => written(serde_json::to_string_pretty(&source.provider.maintenance())),
+        Route::Settings => written(serde_json::to_string_pretty(&source.provider.changes())),
         Route::Status => written(serde_json::to_string_pretty(&source.provider.status().await)),
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
         Route::Dashboard => page::dashboard(),
@@ -383,6 +415,8 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         | Route::Profile(_)
         | Route::Record(_)
         | Route::Purge
+        | Route::Set
+        | Route::UndoSet
         | Route::Interruption(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
             let mut response =
@@ -421,7 +455,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 29] = [
+const ENDPOINTS: [Endpoint; 31] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -546,6 +580,18 @@ const ENDPOINTS: [Endpoint; 29] = [
             let on = query.0.uri.path().ends_with("/on");
             Route::Interruption(if on { Interruption::MaintenanceOn } else { Interruption::MaintenanceOff })
         },
+    ),
+    Endpoint {
+        methods: "GET, HEAD, POST",
+        paths: &["/settings"],
+        gives: "the last changes of settings; POST changes some: {\"values\": [\"limits.max_body=20MiB\"], \"for\": \"10m\", \"why\": \"\", \
+                \"dry_run\": false}",
+        route: |query| if query.0.method == Method::POST { Route::Set } else { Route::Settings },
+    },
+    post(
+        &["/settings/undo"],
+        "takes a change of settings back: {\"change\": 3}, without it the latest",
+        |_| Route::UndoSet,
     ),
     order(
         &["/stop", "/halt", "/restart", "/phased-restart"],
@@ -766,6 +812,9 @@ mod tests {
         assert_eq!(post("/resume"), Route::Interruption(Interruption::Resume));
         assert_eq!(post("/maintenance/on"), Route::Interruption(Interruption::MaintenanceOn));
         assert_eq!(post("/maintenance/off"), Route::Interruption(Interruption::MaintenanceOff));
+        assert_eq!((get("/settings"), post("/settings")), (Route::Settings, Route::Set));
+        assert_eq!(post("/settings/undo"), Route::UndoSet);
+        assert_eq!(get("/settings/undo"), Route::MethodNotAllowed("POST"));
         assert_eq!(get("/resume"), Route::MethodNotAllowed("POST"));
         assert_eq!(post("/maintenance"), Route::MethodNotAllowed("GET, HEAD"));
         assert_eq!(requested(&Method::POST, "/reload?in_place", "*/*"), Route::Reload(ReloadWish::InPlace));

@@ -1,6 +1,7 @@
 //! Listens for clients of the control server and serves them.
 
 use crate::bind::{SocketFile, bind};
+use crate::caller::Caller;
 use crate::connections::{Connections, ControlPeer, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
@@ -8,6 +9,8 @@ use crate::handover::{self, HandedOverFiles, Listening, SocketHandover};
 use crate::provider::Provider;
 use crate::reload::Reply;
 use crate::routes::{Respond, Source};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -233,8 +236,10 @@ impl Server {
             let listener = tokio::net::UnixListener::from_std(listener)?;
             let accept = async move || {
                 let (stream, _) = listener.accept().await?;
-                let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
-                Ok((stream, ControlPeer::Process(process)))
+                let peer = stream.peer_cred().ok();
+                let process = peer.as_ref().and_then(|peer| peer.pid());
+                let caller = Caller::User(peer.map(|peer| peer.uid()));
+                Ok((stream, ControlPeer::Process(process), caller))
             };
             tasks.spawn_local(accept_all(accept, Rc::clone(&source), None, taken.clone()));
         }
@@ -274,7 +279,8 @@ impl Port {
         let gate = Gate::new(&self.host, self.address.ip(), token);
         let accept = async move || {
             let (stream, peer) = listener.accept().await?;
-            Ok((stream, ControlPeer::Address(peer.ip().to_canonical())))
+            let address = peer.ip().to_canonical();
+            Ok((stream, ControlPeer::Address(address), Caller::Address(address)))
         };
         tasks.spawn_local(accept_all(accept, Rc::clone(source), Some(Rc::new(gate)), taken.clone()));
         Ok(())
@@ -282,7 +288,7 @@ impl Port {
 }
 
 async fn accept_all<S, R>(
-    accept: impl AsyncFn() -> io::Result<(S, ControlPeer)>,
+    accept: impl AsyncFn() -> io::Result<(S, ControlPeer, Caller)>,
     source: Rc<R>,
     gate: Option<Rc<Gate>>,
     taken: watch::Receiver<HandedOverFiles>,
@@ -299,7 +305,7 @@ where
             accepted = accept() => accepted,
             _ = &mut taken => break,
         };
-        let (stream, client) = match accepted {
+        let (stream, client, caller) = match accepted {
             Ok(accepted) => accepted,
             Err(_) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -308,7 +314,8 @@ where
         };
         make_room(&mut connections, &mut tasks).await;
         let requested = Requested::default();
-        let task = tasks.spawn_local(serve(stream, Rc::clone(&source), gate.clone(), requested.clone()));
+        let task =
+            tasks.spawn_local(serve(stream, caller, Rc::clone(&source), gate.clone(), requested.clone()));
         connections.add(client, Instant::now(), requested, task);
     }
     // The listening socket belongs to another program now. Open connections still get their responses.
@@ -354,14 +361,15 @@ async fn make_room(connections: &mut Connections<AbortHandle>, tasks: &mut JoinS
     }
 }
 
-async fn serve<S, R>(stream: S, source: Rc<R>, gate: Option<Rc<Gate>>, requested: Requested)
+async fn serve<S, R>(stream: S, caller: Caller, source: Rc<R>, gate: Option<Rc<Gate>>, requested: Requested)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     R: Respond,
 {
     let is_long = Rc::new(Cell::new(false));
     let long = Rc::clone(&is_long);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller);
         requested.set(Some(Instant::now()));
         let (source, gate) = (Rc::clone(&source), gate.clone());
         let (requested, long) = (requested.clone(), Rc::clone(&long));

@@ -264,7 +264,7 @@ fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {
     }
 }
 
-/// Describes a pause and a maintenance, while there are any.
+/// Describes a pause, a maintenance and changes of settings, while there are any.
 fn interruptions(facts: &mut TitledLines, server: &ServerSnapshot) {
     if server.pause.state != PauseState::Off {
         let rest = text::people::span(crate::described::rest(&server.pause));
@@ -274,6 +274,7 @@ fn interruptions(facts: &mut TitledLines, server: &ServerSnapshot) {
         let text = crate::described::maintenance(&server.maintenance, server.taken_at);
         text.lines().take(1).for_each(|line| facts.line("service", line));
     }
+    server.changed_settings.iter().for_each(|change| facts.line("set", change));
 }
 
 /// Describes the changes in progress, and the outcome of the last ones.

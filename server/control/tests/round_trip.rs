@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::cache::{PurgeOrder, Purged};
+use control::changes::{ChangeReport, ChangesReport, CheckedSet, UndoOrder};
 use control::client::{self, ControlClient};
 use control::orders::{self, OrderError};
-use control::{ControlAddress, Provider, PumaCommand, Server};
+use control::{Caller, ControlAddress, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, KeptRequest, Load, MaintenanceSnapshot,
     PauseSnapshot, PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot,
@@ -188,6 +189,18 @@ impl Provider for Figures {
 
     fn resume(&self) -> Result<PauseSnapshot, OrderError> {
         Err(OrderError::Conflict("the app is not paused".to_owned()))
+    }
+
+    fn changes(&self) -> ChangesReport {
+        ChangesReport::default()
+    }
+
+    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+        Err(OrderError::Invalid(format!("{} settings of {caller}", order.values.len())))
+    }
+
+    fn undo(&self, order: UndoOrder, _: Caller) -> Result<ChangeReport, OrderError> {
+        Err(OrderError::Conflict(format!("{:?} is not in force", order.change)))
     }
 
     fn maintenance(&self) -> MaintenanceSnapshot {
@@ -386,6 +399,7 @@ fn snapshot() -> ServerSnapshot {
         services: Vec::new(),
         pause: PauseSnapshot::default(),
         maintenance: MaintenanceSnapshot::default(),
+        changed_settings: Vec::new(),
         out_of_band_gc: stats::OutOfBandGc::default(),
         queue: QueueSnapshot {
             length: 7,

@@ -3,10 +3,11 @@
 //! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a
 //! [release](crate::release)): [`logs`], [`sockets`] (ports, control socket, pid file), [`boot`] (the app's
 //! workers), [`reload`] (how new code starts), [`threads`] (front threads), [`interruptions`] (pauses and
-//! maintenance), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
+//! maintenance), [`changes`] (of settings), [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another
 //! program). [`server`] holds the parts that lifecycle and upgrade both use. The control socket reads
 //! [`observer`], [`snapshot`], [`in_flight`] and [`heap`].
 
+mod changes;
 mod heap;
 mod in_flight;
 mod interruptions;
@@ -168,6 +169,7 @@ async fn run(
         traces.as_ref(),
     );
     let threads = starting.await?;
+    interruptions.changes().keep(threads.store.clone());
     net::task::spawn_local(watch_sites::run(releases.clone(), logs.error.clone()));
     net::task::spawn_local(watch_handlers::run(releases.clone(), logs.error.clone()));
     encryption.follow_files(settings.clone(), logs.error.clone());

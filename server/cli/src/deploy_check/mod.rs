@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use settings::puma::Call;
-use settings::{Argument, Environment, Errors, Loaded, Machine, ProcessEnvironment, ValueSource};
+use settings::{
+    Argument, Environment, Errors, Loaded, Machine, ProcessEnvironment, RunningValue, ValueSource,
+};
 
 use crate::print::print;
 use facts::EnvironmentName;
@@ -170,6 +172,10 @@ impl front::Rereads for TypedWords {
 
     fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String> {
         loaded.evaluated(&self.surroundings, calls).map_err(|errors| lines(&errors))
+    }
+
+    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String> {
+        loaded.changed(&self.surroundings, values).map_err(|errors| lines(&errors))
     }
 }
 

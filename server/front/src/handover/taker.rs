@@ -18,8 +18,8 @@ use std::time::Duration;
 
 /// Time-out for each of the first messages.
 const FIRST_WORDS: Duration = Duration::from_secs(10);
-/// The most bytes of the file with the interruptions: a page, escaped as JSON, and the rest.
-const LARGEST_FILE: u64 = 4 << 20;
+/// The most bytes of the file with the interruptions: a page, escaped as JSON, and the changes of settings.
+const LARGEST_FILE: u64 = 64 << 20;
 /// The largest number of accepted sockets.
 const MOST_SOCKETS: usize = 8192;
 /// Time-out for the old program to tell the service manager.

@@ -88,6 +88,28 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
     }
 }
 
+/// Merges the settings in force with those of `fresh` that a running server changes at once (`firebrick set`). Everything
+/// that belongs to the files of a release, or to its workers, stays.
+pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
+    let merged = merge(now, fresh);
+    let now = now.clone();
+    Settings {
+        dir: now.dir,
+        typed_dir: now.typed_dir,
+        app: now.app,
+        puma_rb: now.puma_rb,
+        workers: now.workers,
+        workers_auto: now.workers_auto,
+        files: now.files,
+        sites: now.sites,
+        mruby: now.mruby,
+        sendfile: now.sendfile,
+        services: now.services,
+        rate_limits: now.rate_limits,
+        ..merged
+    }
+}
+
 /// Returns the handlers that `fresh` names, with the limits in force.
 fn routes(now: &Mruby, fresh: Mruby) -> Vec<Route> {
     let limited = |route: Route| match now.routes.iter().find(|one| one.path == route.path) {

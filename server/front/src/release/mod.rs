@@ -13,7 +13,9 @@
 //!    read before the front has put the release of the last one in force, so the order names that one.
 //! 5. While a release is being tried, its files are served where the release in force has no such file,
 //!    because its first workers refer to them.
-//! 6. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when
+//! 6. Changes of the running server ([`Releases::apply`]) are in force on top of each release, also of one that
+//!    is read or comes back while they are in force. They make another value with the same id.
+//! 7. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when
 //!    their files change.
 
 mod merge;
@@ -23,9 +25,9 @@ pub(crate) mod watch_sites;
 use crate::public;
 use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
-use merge::{merge, takes_restart};
+use merge::{at_once, merge, takes_restart};
 use settings::puma::Call;
-use settings::{AccessLog, Bind, Choice, Loaded, Service, Settings, ValueSource};
+use settings::{AccessLog, Bind, Choice, Loaded, RunningValue, Service, Settings, ValueSource};
 use site::AppFiles;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -48,6 +50,12 @@ pub trait Rereads {
     /// # Errors
     /// The mistakes in them.
     fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String>;
+
+    /// Returns the settings with values that replace their own.
+    ///
+    /// # Errors
+    /// The mistakes in them.
+    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String>;
 }
 
 pub type Reread = Rc<dyn Rereads>;
@@ -67,6 +75,18 @@ pub(crate) struct Release {
     pub(crate) services: Vec<Service>,
     /// Sentences for the log when the release goes into force.
     notes: Vec<String>,
+    /// The settings as they were read, without the changes of the running server.
+    loaded: Arc<Loaded>,
+    /// The number of changes of the running server when its settings were made.
+    changes: u64,
+}
+
+/// Settings with changes of the running server that fit together.
+pub(crate) struct TriedChanges {
+    values: Vec<RunningValue>,
+    /// For the values as they are written, and their sources.
+    pub(crate) loaded: Loaded,
+    pub(crate) settings: Arc<Settings>,
 }
 
 /// The release that front threads serve, and the files of a release that is being tried.
@@ -84,8 +104,8 @@ pub(crate) struct Releases {
     /// The settings of the release in force.
     settings: watch::Sender<Arc<Settings>>,
     others: RefCell<BTreeMap<ReleaseId, Arc<Release>>>,
-    /// The settings that were read last, for the calls of their `puma.rb`.
-    loaded: RefCell<Option<(ReleaseId, Loaded)>>,
+    /// The changes of the running server: how often they have changed, and the values in force.
+    changes: RefCell<(u64, Vec<RunningValue>)>,
     /// Warnings about settings of the start that are valid but probably not intended. For the error log.
     pub(crate) warnings: Vec<String>,
 }
@@ -99,14 +119,14 @@ impl Releases {
         loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
         ratelimit::check(&loaded.settings)?;
         let (sites, warnings) = sites::load::load(&loaded.settings)?;
-        let settings = Arc::new(with_rules(loaded.settings, &loaded.choices, &sites));
+        let settings = Arc::new(with_rules(loaded.settings.clone(), &loaded.choices, &sites));
         let handlers = scripts::plan(&settings)?.map(Edition::new);
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        Ok(Releases::of(settings, sites, handlers, reread, warnings))
+        Ok(Releases::of((loaded, settings), sites, handlers, reread, warnings))
     }
 
     fn of(
-        settings: Arc<Settings>,
+        (loaded, settings): (Loaded, Arc<Settings>),
         sites: Sites,
         handlers: Option<Arc<Edition>>,
         reread: Reread,
@@ -120,13 +140,15 @@ impl Releases {
             files: Arc::default(),
             services: Vec::new(),
             notes: Vec::new(),
+            loaded: Arc::new(loaded),
+            changes: 0,
         });
         Releases {
             reread,
             serving: watch::Sender::new(Serving { release, tried: None }),
             settings: watch::Sender::new(settings),
             others: RefCell::default(),
-            loaded: RefCell::default(),
+            changes: RefCell::default(),
             warnings,
         }
     }
@@ -160,9 +182,7 @@ impl Releases {
     /// # Errors
     /// Its settings, rules or handlers are wrong. Nothing of it will serve.
     pub(crate) fn read(&self, id: ReleaseId, in_force: ReleaseId) -> Result<Arc<Release>, String> {
-        let loaded = self.reread.read()?;
-        let release = self.release(id, loaded.clone())?;
-        self.loaded.replace(Some((id, loaded)));
+        let release = self.release(id, self.reread.read()?)?;
         // The reload before this one has ended, and can no longer be undone.
         let mut others = self.others.borrow_mut();
         others.retain(|other, _| *other == in_force);
@@ -175,19 +195,25 @@ impl Releases {
     /// # Errors
     /// See [`Releases::read`].
     pub(crate) fn evaluated(&self, id: ReleaseId, calls: &[Call]) -> Result<Arc<Release>, String> {
-        let read = self.loaded.borrow();
-        let Some((_, read)) = read.as_ref().filter(|(read, _)| *read == id) else {
+        let Some(read) = self.others.borrow().get(&id).map(|release| release.loaded.clone()) else {
             return Err(format!("release {id} has been replaced by a newer one"));
         };
-        let release = self.release(id, self.reread.evaluated(read, calls)?)?;
+        let release = self.release(id, self.reread.evaluated(&read, calls)?)?;
         self.others.borrow_mut().insert(id, release.clone());
         Ok(release)
     }
 
     fn release(&self, id: ReleaseId, loaded: Loaded) -> Result<Arc<Release>, String> {
         let now = self.in_force();
-        let rules = sites::load::load(&merge(&now.settings, loaded.settings.clone()))?.0;
-        let fresh = with_rules(loaded.settings, &loaded.choices, &rules);
+        let (changes, values) = self.changes.borrow().clone();
+        let effective = match values.as_slice() {
+            [] => loaded.clone(),
+            values => self.reread.changed(&loaded, values).map_err(|why| {
+                format!("{why}\nwith the changes of the running server: `firebrick set` lists them, and `firebrick set --undo` takes one back")
+            })?,
+        };
+        let rules = sites::load::load(&merge(&now.settings, effective.settings.clone()))?.0;
+        let fresh = with_rules(effective.settings, &effective.choices, &rules);
         let takes_restart = takes_restart(&now.settings, &fresh);
         let settings = merge(&now.settings, fresh);
         let plan = scripts::plan(&settings)?;
@@ -213,7 +239,35 @@ impl Releases {
             files: Arc::default(),
             services: Vec::new(),
             notes: warnings.map(|text| format!("warning: {text}")).collect(),
+            loaded: Arc::new(loaded),
+            changes,
         }))
+    }
+
+    /// Returns the settings in force with these changes instead of those in force.
+    ///
+    /// # Errors
+    /// A value is wrong, or contradicts another one.
+    pub(crate) fn try_changes(&self, values: Vec<RunningValue>) -> Result<TriedChanges, String> {
+        self.tried(&self.in_force(), values)
+    }
+
+    fn tried(&self, release: &Release, values: Vec<RunningValue>) -> Result<TriedChanges, String> {
+        let loaded = self.reread.changed(&release.loaded, &values)?;
+        let fresh = with_rules(loaded.settings.clone(), &loaded.choices, &release.sites);
+        let settings = Arc::new(at_once(&release.settings, fresh));
+        Ok(TriedChanges { values, loaded, settings })
+    }
+
+    /// Puts changes in force that were tried with the release in force.
+    pub(crate) fn apply(&self, tried: TriedChanges) {
+        let mut changes = self.changes.borrow_mut();
+        *changes = (changes.0 + 1, tried.values);
+        self.settings.send_replace(tried.settings.clone());
+        self.serving.send_modify(|serving| {
+            let release = Arc::make_mut(&mut serving.release);
+            (release.settings, release.changes) = (tried.settings, changes.0);
+        });
     }
 
     /// Records what the app of a release has declared once it is loaded: its services, and how its middleware
@@ -247,7 +301,20 @@ impl Releases {
     pub(crate) fn put_in_force(&self, id: ReleaseId) -> Vec<String> {
         let mut others = self.others.borrow_mut();
         let Some(mut release) = others.remove(&id) else { return Vec::new() };
-        let notes = std::mem::take(&mut Arc::make_mut(&mut release).notes);
+        let mut notes = std::mem::take(&mut Arc::make_mut(&mut release).notes);
+        let (changes, values) = self.changes.borrow().clone();
+        // Changes may have come or gone since the release was read.
+        if release.changes != changes {
+            match self.tried(&release, values) {
+                Ok(tried) => {
+                    let release = Arc::make_mut(&mut release);
+                    (release.settings, release.changes) = (tried.settings, changes);
+                }
+                Err(why) => notes.push(format!(
+                    "warning: the changes of the running server do not fit the release in force: {why}"
+                )),
+            }
+        }
         self.settings.send_replace(release.settings.clone());
         let before = self.serving.send_replace(Serving { release, tried: None }).release;
         others.insert(before.id, before);

@@ -20,6 +20,15 @@ impl Rereads for Stand {
         loaded.settings.limits.max_headers = 7;
         Ok(loaded)
     }
+
+    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String> {
+        let mut changed = loaded.changed(&Nowhere, values).map_err(|errors| errors.to_string())?;
+        let body = changed.settings.limits.max_body;
+        changed.settings = loaded.settings.clone();
+        changed.settings.limits.max_body =
+            if values.is_empty() { loaded.settings.limits.max_body } else { body };
+        Ok(changed)
+    }
 }
 
 /// An environment without variables, in the root of the file system.
@@ -46,9 +55,10 @@ impl Environment for Nowhere {
 /// Returns releases whose settings are those in `next` at each reading.
 pub(crate) fn releases_of(next: Rc<RefCell<Settings>>) -> Releases {
     let settings = Arc::new(next.borrow().clone());
+    let loaded = Stand(next.clone()).read().unwrap();
     let (sites, _) = sites::load::load(&settings).unwrap();
     let handlers = scripts::plan(&settings).unwrap().map(Edition::new);
-    Releases::of(settings, sites, handlers, Rc::new(Stand(next)), Vec::new())
+    Releases::of((loaded, settings), sites, handlers, Rc::new(Stand(next)), Vec::new())
 }
 
 /// A folder of releases, each with rules and a folder of files.
@@ -193,4 +203,32 @@ fn rules_that_are_the_same_stay_and_others_do_not() {
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));
     releases.replace_sites(releases.in_force().id, changed.sites.clone());
     assert!(Arc::ptr_eq(&changed.sites, &releases.in_force().sites));
+}
+
+fn max_body(value: &str) -> Vec<RunningValue> {
+    vec![RunningValue { key: "limits.max_body".into(), value: value.into(), source: "set by root".into() }]
+}
+
+#[test]
+fn changes_stay_in_force_over_a_reload_and_its_undo_until_they_are_taken_back() {
+    let deploys = Deploys::new();
+    let releases = &deploys.releases;
+    let in_force = || (releases.settings().limits.max_body, releases.in_force().settings.limits.max_body);
+    let default = releases.settings().limits.max_body;
+    let tried = releases.try_changes(max_body("7MiB")).unwrap();
+    assert_eq!(in_force(), (default, default), "a trial changes nothing");
+    assert_eq!(tried.loaded.value_of("limits.max_body").0, "7MiB");
+    releases.apply(tried);
+    assert_eq!(in_force(), (Some(7 << 20), Some(7 << 20)));
+    let (files, id) = (deploys.roots(), releases.in_force().id);
+    deploys.deploy("2");
+    // The change of this moment comes after the release was read.
+    releases.apply(releases.try_changes(max_body("8MiB")).unwrap());
+    assert_eq!((deploys.roots(), releases.in_force().id), (files, id));
+    releases.put_in_force(2);
+    assert_eq!(in_force(), (Some(8 << 20), Some(8 << 20)));
+    releases.apply(releases.try_changes(Vec::new()).unwrap());
+    releases.put_in_force(1);
+    assert_eq!(in_force(), (default, default), "the release of before the change comes back without it");
+    assert!(releases.try_changes(max_body("much")).is_err());
 }

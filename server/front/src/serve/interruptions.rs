@@ -8,11 +8,14 @@
 //! 3. While requests of the old program wait for the end of a pause, the old program receives every change.
 //! 4. Each beginning and each end is logged, with its cause.
 
+use super::changes::SettingChanges;
 use crate::error_log::ErrorLog;
 use crate::handover::Predecessor;
 use crate::interruption::{InForce, Maintenance};
 use crate::release::Releases;
 use crate::vitals::Vitals;
+use control::Caller;
+use control::changes::{ChangeReport, CheckedSet, UndoOrder};
 use control::orders::{self, LARGEST_PAGE, MaintenanceInForce, OrderError, PauseInForce};
 use net::task::spawn_local;
 use settings::Settings;
@@ -51,6 +54,8 @@ struct InterruptionState {
     /// Whether the state is being handed over to another program.
     frozen: Cell<bool>,
     old: RefCell<Option<OldProgram>>,
+    /// The operator's changes of settings, which are handed over with the interruptions.
+    changes: SettingChanges,
 }
 
 /// The old program of an upgrade, which still runs.
@@ -61,7 +66,7 @@ struct OldProgram {
 }
 
 impl Interruptions {
-    pub(crate) fn new(releases: &Releases, vitals: &Arc<Vitals>, log: &Arc<ErrorLog>) -> Interruptions {
+    pub(crate) fn new(releases: &Rc<Releases>, vitals: &Arc<Vitals>, log: &Arc<ErrorLog>) -> Interruptions {
         Interruptions(Rc::new(InterruptionState {
             maintenance: Arc::default(),
             vitals: vitals.clone(),
@@ -71,6 +76,7 @@ impl Interruptions {
             last_end: RefCell::default(),
             frozen: Cell::new(false),
             old: RefCell::default(),
+            changes: SettingChanges::new(releases, log),
         }))
     }
 
@@ -79,6 +85,7 @@ impl Interruptions {
     pub(crate) fn booted(&self, app: Option<Arc<Shared>>) {
         self.look();
         spawn_local(self.clone().follow_file());
+        spawn_local(self.0.changes.clone().follow_time());
         if let Some(app) = app.clone() {
             let (state, settings) = (self.clone(), self.0.settings.clone());
             spawn_local(async move {
@@ -89,6 +96,29 @@ impl Interruptions {
         }
         // Only the first call has an effect.
         let _ = self.0.app.set(app);
+    }
+
+    /// Returns the changes of settings.
+    pub(crate) fn changes(&self) -> &SettingChanges {
+        &self.0.changes
+    }
+
+    /// Changes settings.
+    ///
+    /// # Errors
+    /// See [`SettingChanges::set`]; or the state is being handed over.
+    pub(crate) fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+        self.is_ours()?;
+        self.0.changes.set(order, caller)
+    }
+
+    /// Takes a change of settings back.
+    ///
+    /// # Errors
+    /// See [`SettingChanges::undo`]; or the state is being handed over.
+    pub(crate) fn undo(&self, order: &UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError> {
+        self.is_ours()?;
+        self.0.changes.undo(order, caller)
     }
 
     /// Returns the health of the same server.
@@ -379,6 +409,7 @@ impl Interruptions {
     /// Starts or stops refusing orders, because the state is being handed over.
     pub(crate) fn freeze(&self, is: bool) {
         self.0.frozen.set(is);
+        self.0.changes.freeze(is);
     }
 
     /// Returns the interruptions in force, for the program that takes over.
@@ -391,12 +422,13 @@ impl Interruptions {
             paths: terms.paths,
         });
         let maintenance = self.0.maintenance.in_force().map(|in_force| in_force.order.clone());
-        orders::Interruptions { pause, maintenance }
+        orders::Interruptions { pause, maintenance, changes: self.0.changes.list() }
     }
 
     /// Puts the interruptions of the old program in force. Called before the first connection.
     pub(crate) fn adopt(&self, old: &Rc<Predecessor>) {
-        let orders::Interruptions { pause, maintenance } = old.interruptions();
+        let orders::Interruptions { pause, maintenance, changes } = old.interruptions();
+        self.0.changes.adopt(changes);
         let is_paused = pause.is_some();
         if let (Some(given), Some(pause)) = (pause, self.pause_of_app()) {
             let PauseInForce { remaining_ms, max, paths } = given;

@@ -8,11 +8,12 @@ use crate::caching::{self, SharedPurges};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::cache::{PurgeOrder, Purged};
+use control::changes::{ChangeReport, ChangesReport, CheckedSet, UndoOrder};
 use control::heap::HeapWish;
 use control::orders::{self, OrderError};
 use control::profile::ProfileOrder;
 use control::record::{RecordOrder, RecordedLine};
-use control::{Provider, PumaCommand};
+use control::{Caller, Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
@@ -257,6 +258,18 @@ impl Provider for Observer {
 
     fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError> {
         self.0.interruptions.end_maintenance()
+    }
+
+    fn changes(&self) -> ChangesReport {
+        self.0.interruptions.changes().report()
+    }
+
+    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+        self.0.interruptions.set(order, caller)
+    }
+
+    fn undo(&self, order: UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError> {
+        self.0.interruptions.undo(&order, caller)
     }
 
     fn has_figures(&self) -> bool {

@@ -267,6 +267,7 @@ impl Snapshotter {
             services: self.services.list(),
             pause: self.interruptions.paused(),
             maintenance: self.interruptions.maintenance(),
+            changed_settings: self.interruptions.changes().described(),
             out_of_band_gc: OutOfBandGc {
                 count: processes.collections.0,
                 ms: processes.collections.1.as_millis() as u64,

@@ -49,6 +49,7 @@ pub(crate) fn written(key: &str, raw: &Raw, origin: &ValueSource) -> String {
     match (origin, raw) {
         (ValueSource::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
         (ValueSource::Flag(flag), raw) => format!("{flag} {raw}"),
+        (ValueSource::Set(_), raw) => format!("{key}={raw}"),
         (ValueSource::Env(name), raw) => format!("{name}={raw}"),
         (ValueSource::Puma { call, .. }, _) => call.to_string(),
         (ValueSource::File { .. } | ValueSource::Default, raw) => format!("{key} = {raw}"),

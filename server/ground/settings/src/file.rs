@@ -270,12 +270,12 @@ fn sections() -> impl Iterator<Item = &'static str> {
     ])
 }
 
-fn is_section(key: &str) -> bool {
+pub(crate) fn is_section(key: &str) -> bool {
     sections().any(|section| section == key)
 }
 
 /// Returns how to give an option on the command line that the file may not set.
-fn command_line_only(key: &str) -> Option<String> {
+pub(crate) fn command_line_only(key: &str) -> Option<String> {
     let about =
         table::entries().map(|entry| entry.about()).find(|about| !about.in_file && about.key == key)?;
     let flag = about.flags.first().map(|flag| format!(", with --{}", flag.long));
@@ -284,7 +284,7 @@ fn command_line_only(key: &str) -> Option<String> {
 
 /// Returns the key that was probably meant. Tries, in order: a nearly equal key, the same name in another
 /// table, a name from another server, a similar key.
-fn nearest_key(written: &str) -> Option<&'static str> {
+pub(crate) fn nearest_key(written: &str) -> Option<&'static str> {
     let name = last(written);
     nearest_within(0.85, written, keys())
         .or_else(|| keys().find(|key| last(key) == name))

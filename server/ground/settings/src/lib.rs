@@ -6,7 +6,7 @@
 //! that its users need not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
-//! 1. Precedence is flag, environment, `firebrick.toml`, `puma.rb`, default.
+//! 1. Precedence is a change of the running server ([`Loaded::changed`]), flag, environment, `firebrick.toml`, `puma.rb`, default.
 //! 2. All mistakes are reported together, each with its place, the expected form and the most similar valid name.
 //! 3. No input makes loading panic.
 //! 4. Apart from [`Machine::read`] and [`load`], which read files, everything here is pure.
@@ -30,6 +30,7 @@ pub mod puma;
 mod raw;
 mod reading;
 mod resolve;
+mod running;
 mod settings;
 pub mod table;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use origin::ValueSource;
 pub use raw::Raw;
 pub use reading::{Attached, CONFIG_FILE};
 pub use resolve::Loaded;
+pub use running::{RunningValue, settable};
 pub use settings::{
     Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs,
     Maintenance, Mruby, NothingToServe, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site,

@@ -50,7 +50,11 @@ impl Loaded {
 }
 
 impl Reading {
-    fn load(&self, environment: &dyn Environment, calls: Option<&[Call]>) -> Result<Loaded, Errors> {
+    pub(crate) fn load(
+        &self,
+        environment: &dyn Environment,
+        calls: Option<&[Call]>,
+    ) -> Result<Loaded, Errors> {
         let reading = self.clone();
         let Reading { mut given, typed_in, mut target, config, puma_rb, attached, mut errors } = self.clone();
         let app_only = attached.as_ref().is_some_and(|attached| attached.app_only);
@@ -124,7 +128,9 @@ impl Reading {
             kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
         };
         match resolve(&given, &facts) {
-            Ok(loaded) if errors.is_empty() => Ok(Loaded { reading, ..loaded }),
+            Ok(loaded) if errors.is_empty() => {
+                Ok(Loaded { reading, calls: calls.map(<[Call]>::to_vec), ..loaded })
+            }
             Ok(_) => Err(sorted(errors, &given)),
             Err(more) => {
                 errors.extend(more);
@@ -152,7 +158,7 @@ fn sorted(mut errors: Vec<Error>, given: &WrittenValues) -> Errors {
         }
     }
     errors.sort_by_key(|error| match &error.origin {
-        ValueSource::Flag(_) => (0, 0),
+        ValueSource::Set(_) | ValueSource::Flag(_) => (0, 0),
         ValueSource::Env(_) => (1, 0),
         ValueSource::File { line, .. } => (2, *line),
         ValueSource::Puma { line, .. } => (3, *line),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 /// The place where a value was written, strongest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueSource {
+    /// A change of the running server (`firebrick set`), described: `set by root at 2026-11-29 02:31:05`.
+    Set(Box<str>),
     /// A flag or argument, in its typed form: `--port`, `DIR`.
     Flag(String),
     Env(String),
@@ -34,7 +36,10 @@ impl ValueSource {
     pub(crate) fn base<'a>(&self, typed_in: &'a Path, app: &'a Path) -> &'a Path {
         match self {
             ValueSource::Flag(_) | ValueSource::Env(_) => typed_in,
-            ValueSource::File { .. } | ValueSource::Puma { .. } | ValueSource::Default => app,
+            ValueSource::Set(_)
+            | ValueSource::File { .. }
+            | ValueSource::Puma { .. }
+            | ValueSource::Default => app,
         }
     }
 }
@@ -42,6 +47,7 @@ impl ValueSource {
 impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ValueSource::Set(described) => write!(f, "{described}"),
             ValueSource::Flag(name) | ValueSource::Env(name) => write!(f, "{name}"),
             ValueSource::File { path, line } | ValueSource::Puma { path, line, .. } => {
                 write!(f, "{}:{line}", path.display())

@@ -26,7 +26,7 @@ use crate::discover::Discovered;
 use crate::error::Error;
 use crate::nearest::nearest;
 use crate::origin::ValueSource;
-use crate::puma::{CallDescription, Mapped, PumaFile, left_out, toml};
+use crate::puma::{Call, CallDescription, Mapped, PumaFile, left_out, toml};
 use crate::raw::Raw;
 use crate::reading::Reading;
 use crate::settings::{
@@ -107,6 +107,8 @@ pub struct Loaded {
     pub puma_left_out: usize,
     /// The files and arguments that these settings come from, for [`Loaded::evaluated`].
     pub(crate) reading: Reading,
+    /// The calls of `puma.rb` that are in them.
+    pub(crate) calls: Option<Vec<Call>>,
 }
 
 impl Loaded {
@@ -203,6 +205,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         puma: facts.puma.as_ref().map(|mapped| mapped.rows.clone()),
         puma_left_out: facts.puma.as_ref().map_or(0, left_out),
         reading: Reading::default(),
+        calls: None,
         puma_toml: facts
             .puma
             .as_ref()

@@ -2,7 +2,7 @@
 //!
 //! Contract:
 //! 1. A value of a wrong type is kept as written.
-//! 2. The values of an option are kept strongest first: flag, variables in the table's order, file.
+//! 2. The values of an option are kept strongest first: a change of the running server, flag, variables in the table's order, file.
 
 use std::collections::BTreeMap;
 
@@ -66,6 +66,11 @@ impl WrittenValues {
     /// Adds a value that is weaker than all before it.
     pub fn add(&mut self, key: &'static str, written: Written) {
         self.values.entry(key).or_default().push(written);
+    }
+
+    /// Adds a value that is stronger than all before it.
+    pub(crate) fn override_with(&mut self, key: &'static str, written: Written) {
+        self.values.entry(key).or_default().insert(0, written);
     }
 
     /// Returns the values written for a key, strongest first.

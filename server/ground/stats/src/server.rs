@@ -125,6 +125,9 @@ figures! {
         /// The [maintenance](maintenance.md) of the server.
         #[serde(default)]
         maintenance as "maintenance_state": MaintenanceSnapshot = part,
+        /// The [changes of settings](set.md) in force, in words: the setting, its value, who, when and why.
+        #[serde(default)]
+        changed_settings: Vec<String>,
         /// Full garbage collections between requests ([workers](workers.md#garbage-collection-between-requests)).
         #[serde(default)]
         out_of_band_gc: OutOfBandGc = part,
@@ -532,6 +535,7 @@ pub(crate) mod tests {
             services: Vec::new(),
             pause: PauseSnapshot::default(),
             maintenance: MaintenanceSnapshot::default(),
+            changed_settings: Vec::new(),
             out_of_band_gc: OutOfBandGc::default(),
             queue: QueueSnapshot { longest: 8, max: 10_000, refused_early: 3, ..QueueSnapshot::default() },
             pools: Vec::new(),

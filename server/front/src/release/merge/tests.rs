@@ -184,6 +184,24 @@ fn the_table_says_what_a_reload_changes() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// `firebrick set` applies the options that a reload applies, except for those of the files and of new workers.
+#[test]
+fn a_change_at_once_applies_what_a_reload_applies() {
+    let place = TestDir::new();
+    let mut applied = 0;
+    for entry in entries().filter(|entry| entry.about().reloadable) {
+        let about = entry.about();
+        let Some((now, fresh)) = place.two(entry) else { panic!("{}: see VALUES", about.key) };
+        let changed = at_once(&now, fresh.clone());
+        match settings::settable(about.key) {
+            Ok(_) => assert_eq!(changed, fresh, "{}", about.key),
+            Err(error) => assert!(error.to_string().contains("firebrick reload"), "{error}"),
+        }
+        applied += 1;
+    }
+    assert!(applied > 50, "{applied}");
+}
+
 #[test]
 fn the_paths_and_workers_of_a_pool_change_but_not_which_pools_there_are() {
     let pool = |name: &str, paths: &str, fibers| Pool {

@@ -435,6 +435,41 @@ pub const COMMANDS: &[Command] = &[
         ],
     },
     Command {
+        name: "set",
+        doc: "Change settings of the running server at once, until it ends, the time is over, or --undo; without a word, show the changes",
+        options: Options::These(&["config", "control", "control_token"]),
+        arguments: &[
+            Own {
+                name: "setting",
+                form: Form::Words { value: "KEY=VALUE" },
+                doc: "Settings to change together, such as limits.max_body=20MiB; with --undo the number of a change",
+            },
+            Own {
+                name: "for",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "Time after which the change ends by itself, such as 10m, from 1s to 365d",
+            },
+            Own {
+                name: "why",
+                form: Form::Value { value: "TEXT", repeated: false },
+                doc: "Reason, for the history and the log",
+            },
+            Own { name: "dry-run", form: Form::Switch, doc: "Only check, and print what would change" },
+            Own {
+                name: "undo",
+                form: Form::Switch,
+                doc: "Take a change back: the last one, or the one with the number",
+            },
+            Own { name: "history", form: Form::Switch, doc: "Show the last 100 changes, and how they ended" },
+            Own {
+                name: "dir",
+                form: Form::Value { value: "DIR", repeated: false },
+                doc: "Directory of the server's app or site [default: the current directory]",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
+    },
+    Command {
         name: "status",
         doc: "Print whether a server is running in DIR, and its state; exit 0 or 3",
         options: RUNNING_OR_NOT,

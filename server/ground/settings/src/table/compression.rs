@@ -19,6 +19,7 @@ section! { Category::Compression;
                response that is compressed already (Rack::Deflater), is partial, or has Cache-Control: no-transform. Each chunk that the app \
                flushes is sent at once. docs/compression.md has the details.",
         reloadable: true,
+        reload_only: true,
         known_as: &["gzip", "compress", "encode"],
     }
     /// Minimum length of a body to compress

@@ -113,6 +113,9 @@ pub struct About {
     pub more: &'static str,
     /// Whether a reload applies a new value: all readers take it from the current settings each time, or only the app's processes use it.
     pub reloadable: bool,
+    /// Whether only `firebrick reload` applies a new value, because new workers, or a new look at the files,
+    /// take it. `firebrick set` changes the other reloadable options at once.
+    pub reload_only: bool,
     /// Whether the value is a secret that must not be printed.
     pub secret: bool,
     /// The names of this option in other servers, for suggestions in error messages.
@@ -135,6 +138,7 @@ impl About {
             off: "",
             more: "",
             reloadable: false,
+            reload_only: false,
             secret: false,
             known_as: &[],
         }

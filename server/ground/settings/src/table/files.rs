@@ -14,6 +14,7 @@ entries! { Category::Files;
                files. By default the app's middleware decides (`files.serve_public`). Instead of a directory you can write \
                \"auto\", \"always\" or \"off\"; these apply to the directory public.",
         reloadable: true,
+        reload_only: true,
         known_as: &["public_dir", "public_folder", "root"],
     }
     /// Whether to serve the public directory: auto, always or off
@@ -30,6 +31,7 @@ entries! { Category::Files;
                RAILS_SERVE_STATIC_FILES is not set). With always (or true) the server sends the files regardless of earlier \
                middleware; off (or false, or the flag --no-public) leaves every request to the app.",
         reloadable: true,
+        reload_only: true,
         known_as: &["serve_static_files", "public_file_server"],
     }
 }

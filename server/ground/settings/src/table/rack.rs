@@ -25,6 +25,7 @@ section! { Category::Rack;
         default: "ruby",
         more: "A name without a slash is looked up in PATH.",
         reloadable: true,
+    reload_only: true,
     }
     /// Compile the app with YJIT: auto, on or off
     yjit: Yjit = Choice(Yjit::WORDS), {
@@ -36,6 +37,7 @@ section! { Category::Rack;
                banner says so if Ruby was built without it. off leaves YJIT to RUBYOPT, RUBY_YJIT_ENABLE and the app. For an attached server auto \
                means off. See docs/workers.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["yjit", "jit", "enable_yjit"],
     }
     /// Memory allocator of Ruby's processes: auto, jemalloc or system
@@ -47,6 +49,7 @@ section! { Category::Rack;
                (MALLOC_ARENA_MAX…) is set. jemalloc uses it in any case; the banner says so if it is not installed. system \
                leaves the allocator to Ruby and LD_PRELOAD. Linux only. See docs/workers.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["malloc", "jemalloc"],
     }
     /// Proxies whose X-Forwarded-* headers are trusted
@@ -74,6 +77,7 @@ section! { Category::Rack;
         more: "All workers then share the code and data that the app loads and caches on its first requests. Separate paths \
                with commas or repeat the flag.",
         reloadable: true,
+    reload_only: true,
     }
     /// Collect and compact the heap before workers are forked
     compact: bool = Switch, {
@@ -83,6 +87,7 @@ section! { Category::Rack;
         default: "true",
         more: "Workers then share more memory. Turn it off if a native extension does not support GC.compact.",
         reloadable: true,
+    reload_only: true,
     }
     /// Run full garbage collections between requests
     out_of_band_gc: bool = Switch, {
@@ -93,6 +98,7 @@ section! { Category::Rack;
                Ruby 3.4 or later, which then runs no full collection during requests unless a worker has waited 30 s for its turn: \
                docs/workers.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["oob_gc", "out_of_band_gc", "out_of_band", "oobgc"],
     }
     /// Number of requests after which a worker becomes the template; 0 is off
@@ -115,6 +121,7 @@ section! { Category::Rack;
         more: "Measured in CPU time. After this time the other fibers of the thread run first, so the app must be as thread-safe as with \
                threads. Only with `fibers`. It does not apply while a file is loaded or inside Firebrick.unsliced { }: docs/fiber-slices.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["slice", "fibers.slice", "time_slice", "quantum"],
     }
     /// Stack size of a fiber
@@ -126,6 +133,7 @@ section! { Category::Rack;
                RUBY_FIBER_VM_STACK_SIZE or Ruby's default of 128KiB, which allows about 1,150. Only the used part takes memory. Only with \
                `fibers`: docs/fibers.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["fiber_stack", "stack_size", "fiber_stack_size", "fiber_vm_stack_size"],
     }
     /// Log each call that blocks a thread's fibers for longer than this
@@ -136,6 +144,7 @@ section! { Category::Rack;
         more: "The log line has the source line and the request, at most once a minute per source line. All calls are counted. Only with \
                `fibers`: docs/fibers.md.",
         reloadable: true,
+        reload_only: true,
         known_as: &["blocking_calls", "fibers.blocking_call", "slow_callback_duration"],
     }
     /// Header field that carries the request id in requests and responses

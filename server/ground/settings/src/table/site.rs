@@ -18,6 +18,7 @@ entries! { Category::Site;
         more: "Without this setting, a directory is a static site if it has static.json, _site/, public_html/, \
                dist/index.html, build/index.html or index.html, but no config.ru.",
         reloadable: true,
+        reload_only: true,
         known_as: &["document_root", "docroot"],
     }
     /// File with the rules of the static site
@@ -27,6 +28,7 @@ entries! { Category::Site;
         default_shown: Some("static.json in the directory, if it exists"),
         more: "If there is a config.ru, too, the rules are applied first, then the app gets the request.",
         reloadable: true,
+        reload_only: true,
         known_as: &["static_json", "rules"],
     }
 }

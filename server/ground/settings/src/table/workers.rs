@@ -21,6 +21,7 @@ entries! { Category::Workers;
                memory are free, and shrinks when fewer are needed; in development it stays at MIN. A reload can raise the number to \
                the maximum at the start of the server, or to 12 if that is more; higher numbers need a restart.",
         reloadable: true,
+        reload_only: true,
         known_as: &["processes", "worker_processes", "cluster"],
     }
     /// Number of threads per worker: MIN:MAX or one number
@@ -54,6 +55,7 @@ entries! { Category::Workers;
                /events and /events/1, but not /eventsource. The server compares the paths with the app's PATH_INFO, which is not decoded: /%65vents is another path. Separate paths with commas or repeat the flag. A reload can change the list, but \
                adding the first path or removing the last one needs a restart.",
         reloadable: true,
+        reload_only: true,
         known_as: &["fibers.paths", "fiber_path"],
     }
     /// Number of event-loop threads of the front process
@@ -71,5 +73,6 @@ entries! { Category::Workers;
         more: "The server uses the estimate to choose the number for workers = \"auto\", and to warn of a range of workers that does not fit in \
                memory. With a range, the server then uses the measured memory of its workers.",
         reloadable: true,
+    reload_only: true,
     }
 }
