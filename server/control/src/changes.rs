@@ -224,7 +224,7 @@ impl ChangeList {
     /// Returns the number of the change whose value of the key is in force.
     pub fn winner(&self, key: &str) -> Option<u64> {
         let has = |kept: &&KeptChange| kept.given.iter().any(|(known, _)| known == key);
-        self.in_force().filter(has).next_back().map(|kept| kept.record.number)
+        self.in_force().rfind(has).map(|kept| kept.record.number)
     }
 
     /// Adds a change. Returns its number.
@@ -314,7 +314,7 @@ impl ChangeList {
                 .in_force()
                 .next_back()
                 .map(|kept| kept.record.number)
-                .ok_or_else(|| OrderError::Conflict(in_force))?,
+                .ok_or(OrderError::Conflict(in_force))?,
         };
         self.end(number, now_ms, format!("undone by {by}"));
         Ok(number)

@@ -274,6 +274,31 @@ fn pumas_tools_give_orders() {
 }
 
 #[test]
+fn changes_of_settings_name_the_user_or_the_address_of_their_client() {
+    let running = Running::start();
+    let body = "{\"values\":[\"a=1\"]}";
+    let length = body.len();
+    let user =
+        running.raw(format!("POST /settings HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
+    let me = control::Caller::User(Some(rustix::process::geteuid().as_raw()));
+    assert!(user.starts_with("HTTP/1.0 400 ") && user.contains(&format!("1 settings of {me}\"")), "{user}");
+    let ControlAddress::Tcp { port, .. } = running.port else { panic!("a port") };
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let head = format!("POST /settings?token={TOKEN} HTTP/1.0\r\nAuthorization: Bearer {TOKEN}\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    assert!(told.contains("1 settings of 127.0.0.1\""), "{told}");
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "POST /settings HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut refused = String::new();
+    stream.read_to_string(&mut refused).unwrap();
+    assert!(refused.starts_with("HTTP/1.0 403 "), "{refused}");
+    let undo = running.raw(b"POST /settings/undo HTTP/1.0\r\nContent-Length: 12\r\n\r\n{\"change\":3}");
+    assert!(undo.starts_with("HTTP/1.0 409 ") && undo.contains("Some(3) is not in force"), "{undo}");
+}
+
+#[test]
 fn orders_to_interrupt_are_checked_and_carried_out() {
     let running = Running::start();
     let order = |path: &str, body: &str| {

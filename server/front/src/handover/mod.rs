@@ -7,7 +7,7 @@
 //! | starts the new one with a socket, sends all listening sockets | |
 //! | serves | reads its settings, claims the sockets of its addresses, binds new ones, loads the app, starts workers |
 //! | | `ready` |
-//! | the [interruptions](control::orders::Interruptions) in force, if any, and `go` | |
+//! | the [interruptions](control::orders::Interruptions) and [changes of settings](control::changes::ChangeList), if any, and `go` | |
 //! | serves | listens on all sockets, writes the pid file, opens the control socket |
 //! | | `serving`, with the files that are its own now |
 //! | tells systemd (`MAINPID`), `yours` | |

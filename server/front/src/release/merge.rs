@@ -93,6 +93,11 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
 pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
     let merged = merge(now, fresh);
     let now = now.clone();
+    // Pools take their times and turns from the settings of all, unless the file has others for them.
+    let timed = |pool: Pool| match merged.pools.iter().find(|other| other.name == pool.name) {
+        Some(other) => Pool { queue: other.queue, worker: other.worker, fair: other.fair.clone(), ..pool },
+        None => pool,
+    };
     Settings {
         dir: now.dir,
         typed_dir: now.typed_dir,
@@ -106,6 +111,11 @@ pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
         sendfile: now.sendfile,
         services: now.services,
         rate_limits: now.rate_limits,
+        pools: now.pools.into_iter().map(timed).collect(),
+        // In these sections there are options that only a reload applies.
+        limits: merged.limits.changed_at_once(&now.limits),
+        rack: merged.rack.changed_at_once(&now.rack),
+        compression: merged.compression.changed_at_once(&now.compression),
         ..merged
     }
 }

@@ -57,7 +57,8 @@ paid = { header = \"X-Plan: pro\", weight = 4 }
 
 Settings are read when the server starts. `firebrick reload` reads them again and applies those marked \"On reload: takes effect\",
 and `[services]`, `[rate_limits]`, `[queue.classes]`, `[sendfile]` and a part of `[pools]`. The others take effect at the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`,
-handler files and certificates are reloaded when they change.
+handler files and certificates are reloaded when they change. [`firebrick set`](set.md) changes those marked \"With `firebrick set`\" at once, until the
+change ends; it is stronger than all other sources.
 
 Values have the same grammar in the file, in flags and in variables. Upper and lower case are the same, blanks may stand before a unit,
 and `10_000` and `10,000` are 10000:

@@ -287,6 +287,42 @@ mod tests {
         interpret(&parts)
     }
 
+    /// `firebrick set` starts no workers, so no option that it changes may be part of how they boot.
+    #[test]
+    fn options_that_change_at_once_are_not_part_of_the_boot() {
+        use settings::table::entries;
+        use settings::{Argument, ProcessEnvironment, Raw, load, settable};
+        const VALUES: [&str; 9] = ["7", "70%", "7s", "7MiB", "on", "off", "/other", "10.7.0.0/16", "false"];
+        let message = |arguments: &[Argument]| {
+            let settings = std::sync::Arc::new(load(arguments, &ProcessEnvironment).ok()?.settings);
+            let config = BootConfig {
+                release: 1,
+                app: "config.ru".into(),
+                lib: "lib".into(),
+                settings: settings.clone(),
+                environment: Vec::new(),
+                unlink: Vec::new(),
+                replay: None,
+                prepared: Default::default(),
+            };
+            Some((boot(&config, &settings.default_pool(), 1, 1, 1), settings))
+        };
+        let (booted, now) = message(&[]).unwrap();
+        let mut compared = 0;
+        for entry in entries().filter(|entry| settable(entry.about().key).is_ok()) {
+            let key = entry.about().key;
+            let words = entry.words().into_iter().chain(VALUES);
+            for word in words.filter(|word| entry.check(&Raw::Word((*word).to_owned())).is_ok()) {
+                let argument = Argument { key, flag: key.to_owned(), values: vec![word.to_owned()] };
+                if let Some((message, _)) = message(&[argument]).filter(|(_, settings)| *settings != now) {
+                    assert_eq!(message, booted, "{key} = {word}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 50, "{compared}");
+    }
+
     #[test]
     fn messages_are_decoded() {
         let (services, notes) = (Vec::new(), vec!["no YJIT".to_owned()]);

@@ -195,7 +195,7 @@ fn a_change_at_once_applies_what_a_reload_applies() {
         let changed = at_once(&now, fresh.clone());
         match settings::settable(about.key) {
             Ok(_) => assert_eq!(changed, fresh, "{}", about.key),
-            Err(error) => assert!(error.to_string().contains("firebrick reload"), "{error}"),
+            Err(_) => assert_eq!(changed, now, "{}", about.key),
         }
         applied += 1;
     }

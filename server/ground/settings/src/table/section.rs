@@ -66,6 +66,17 @@ macro_rules! section {
             pub fn reloaded(self, now: &$section) -> $section {
                 $section { $($name: if $name.about.reloadable { self.$name } else { now.$name.clone() }),* }
             }
+
+            /// Returns what is in force after `firebrick set`: the reloadable options change, except for those
+            /// that only a reload applies.
+            #[must_use]
+            pub fn changed_at_once(self, now: &$section) -> $section {
+                $section { $($name: if $name.about.reloadable && !$name.about.reload_only {
+                    self.$name
+                } else {
+                    now.$name.clone()
+                }),* }
+            }
         }
 
         /// The section with all options at their defaults.
