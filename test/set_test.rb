@@ -121,7 +121,8 @@ class SetTest < Case
     assert_sets(own, "limits.max_body=20KiB", "--for", "2s")
     assert_equal 413, upload(own)
     assert wait_until(within: 20) { upload(own) == 200 }, "the one below is in force again"
-    assert_equal [2], own.control("/settings")["changes"].reject { |change| change["end"] }.map { |change| change["number"] }
+    in_force = own.control("/settings")["changes"].reject { |change| change["end"] }
+    assert_equal([2], in_force.map { |change| change["number"] })
   end
 
   it "names each mistake and its remedy" do
@@ -135,7 +136,7 @@ class SetTest < Case
       [/changes no tables: change \[rate_limits\] in firebrick\.toml/, "rate_limits.login=5/m"],
       [/max_uri.+max_header_bytes/, "limits.max_uri=1MiB"],
       [/no change is in force/, "--undo"],
-      [/there is no change 7; no change is in force/, "--undo", "7"],
+      [/there is no change 7; no change is in force/, "--undo", "7"]
     ].each { |reason, *words| assert_refuses(own, reason, *words) }
     [
       [/limits\.max_body: expected KEY=VALUE/, "limits.max_body"],
@@ -148,7 +149,7 @@ class SetTest < Case
       [/--undo x: expected the number of one change/, "--undo", "x"],
       [/--undo 1 2: expected the number of one change/, "--undo", "1", "2"],
       [/--undo and --history are two commands/, "--undo", "--history"],
-      [/--history changes nothing/, "limits.max_body=1", "--history"],
+      [/--history changes nothing/, "limits.max_body=1", "--history"]
     ].each { |reason, *words| assert_refuses(own, reason, *words, code: 2) }
     assert_equal [], own.control("/settings")["changes"]
     own.signal("TERM")
@@ -213,7 +214,8 @@ class SetTest < Case
     assert_equal before, own.control("/settings")
     assert_equal 413, upload(own)
     assert wait_until(within: 30) { upload(own) == 200 }, "it ends in the new program"
-    assert_equal 4, assert_sets(own, "limits.max_headers=60", "--json").then { |json| JSON.parse(json)["change"]["number"] }
+    fourth = JSON.parse(assert_sets(own, "limits.max_headers=60", "--json"))
+    assert_equal 4, fourth["change"]["number"]
     assert_logged("settings: 2 in force, as before the upgrade", on: own)
   end
 
@@ -282,7 +284,7 @@ class SetTest < Case
       '{"values":["limits.max_body=1"],"for":"-1s"}' => 400,
       JSON.generate(values: ["#{'k' * 4000}=1"]) => 400,
       "" => 400,
-      "x" * 3_000_000 => 413,
+      "x" * 3_000_000 => 413
     }.each do |body, expected|
       status, text = order(own, body)
       # The connection may be reset while such a body is still being sent.

@@ -1,4 +1,4 @@
-//! Who sends an order over the control socket.
+//! The client that sends an order over the control socket, for people.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ const PASSWD: &str = "/etc/passwd";
 
 /// The client of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caller {
+pub enum ControlCaller {
     /// The user at the other end of the Unix socket (`SO_PEERCRED`), if known.
     User(Option<u32>),
     /// The address of a client that has sent the token.
     Address(IpAddr),
 }
 
-impl fmt::Display for Caller {
+impl fmt::Display for ControlCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Caller::User(None) => write!(f, "an unknown user"),
+            ControlCaller::User(None) => write!(f, "an unknown user"),
             // Users of a directory service are not in the file.
-            Caller::User(Some(uid)) => {
+            ControlCaller::User(Some(uid)) => {
                 match std::fs::read_to_string(PASSWD).ok().and_then(|all| name(&all, *uid)) {
                     Some(name) => write!(f, "{name}"),
                     None => write!(f, "uid {uid}"),
                 }
             }
-            Caller::Address(address) => write!(f, "{address}"),
+            ControlCaller::Address(address) => write!(f, "{address}"),
         }
     }
 }
@@ -50,8 +50,8 @@ mod tests {
         let passwd = "root:x:0:0:root:/root:/bin/sh\n\nbroken\n:x:7::\namy:x:1000:1000::/home/amy:/bin/sh\n";
         assert_eq!(name(passwd, 1000).as_deref(), Some("amy"));
         assert_eq!((name(passwd, 7), name(passwd, 9)), (None, None));
-        assert_eq!(Caller::User(Some(4_000_000_001)).to_string(), "uid 4000000001");
-        assert_eq!(Caller::User(None).to_string(), "an unknown user");
-        assert_eq!(Caller::Address([192, 0, 2, 7].into()).to_string(), "192.0.2.7");
+        assert_eq!(ControlCaller::User(Some(4_000_000_001)).to_string(), "uid 4000000001");
+        assert_eq!(ControlCaller::User(None).to_string(), "an unknown user");
+        assert_eq!(ControlCaller::Address([192, 0, 2, 7].into()).to_string(), "192.0.2.7");
     }
 }

@@ -10,7 +10,6 @@
 //! 4. The list keeps the last [`KEPT`] changes; those in force are always kept. A change that has ended keeps
 //!    no value but those for display.
 
-use crate::orders::OrderError;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -231,7 +230,7 @@ impl ChangeList {
     ///
     /// # Errors
     /// Too many changes are in force.
-    pub fn set(&mut self, new: NewChange) -> Result<u64, OrderError> {
+    pub fn set(&mut self, new: NewChange) -> Result<u64, String> {
         let NewChange { order, by, now_ms, text } = new;
         let number = self.last + 1;
         let until_ms =
@@ -252,9 +251,9 @@ impl ChangeList {
         if self.in_force().count() > MOST_IN_FORCE {
             let Some(covered) = self.oldest_covered() else {
                 self.kept.pop();
-                return Err(OrderError::Conflict(format!(
+                return Err(format!(
                     "{MOST_IN_FORCE} changes are in force: take one back with `firebrick set --undo N`, or write them into firebrick.toml"
-                )));
+                ));
             };
             self.end(covered, now_ms, format!("replaced by change {number}"));
         }
@@ -293,7 +292,7 @@ impl ChangeList {
     ///
     /// # Errors
     /// There is no such change, or it has ended.
-    pub fn undo(&mut self, number: Option<u64>, by: &str, now_ms: u64) -> Result<u64, OrderError> {
+    pub fn undo(&mut self, number: Option<u64>, by: &str, now_ms: u64) -> Result<u64, String> {
         let numbers: Vec<String> = self.in_force().map(|kept| kept.record.number.to_string()).collect();
         let in_force = match numbers.as_slice() {
             [] => "no change is in force".to_owned(),
@@ -301,20 +300,14 @@ impl ChangeList {
         };
         let number = match number {
             Some(number) => match self.get(number).map(|record| &record.end) {
-                None => return Err(OrderError::Conflict(format!("there is no change {number}; {in_force}"))),
+                None => return Err(format!("there is no change {number}; {in_force}")),
                 Some(Some(end)) => {
                     let how = &end.how;
-                    return Err(OrderError::Conflict(format!(
-                        "change {number} has ended: {how}; {in_force}"
-                    )));
+                    return Err(format!("change {number} has ended: {how}; {in_force}"));
                 }
                 Some(None) => number,
             },
-            None => self
-                .in_force()
-                .next_back()
-                .map(|kept| kept.record.number)
-                .ok_or(OrderError::Conflict(in_force))?,
+            None => self.in_force().next_back().map(|kept| kept.record.number).ok_or(in_force)?,
         };
         self.end(number, now_ms, format!("undone by {by}"));
         Ok(number)

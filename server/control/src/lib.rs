@@ -45,7 +45,7 @@ mod socket;
 mod stop;
 mod table;
 
-pub use caller::Caller;
+pub use caller::ControlCaller;
 pub use handover::{Listening, SocketHandover};
 pub use provider::{Provider, PumaCommand};
 pub use server::Server;

@@ -1,7 +1,7 @@
 //! The source of the routes' figures.
 
 use crate::cache::{PurgeOrder, Purged};
-use crate::caller::Caller;
+use crate::caller::ControlCaller;
 use crate::changes::{ChangeReport, ChangesReport, CheckedSet, UndoOrder};
 use crate::heap::HeapWish;
 use crate::orders::{CheckedPause, Maintenance, OrderError};
@@ -133,11 +133,11 @@ pub trait Provider {
     ///
     /// # Errors
     /// A key or value is wrong, the new settings contradict each other, or the server cannot do so now.
-    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError>;
+    fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError>;
 
     /// Takes a change back, or only tries to.
     ///
     /// # Errors
     /// There is no such change in force, or the settings without it contradict each other.
-    fn undo(&self, order: UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError>;
+    fn undo(&self, order: UndoOrder, caller: ControlCaller) -> Result<ChangeReport, OrderError>;
 }

@@ -1,7 +1,7 @@
 //! Routes requests and builds responses. Pure, except for the provider's figures.
 
 use crate::cache::PurgeOrder;
-use crate::caller::Caller;
+use crate::caller::ControlCaller;
 use crate::changes::{SetOrder, UndoOrder};
 use crate::gate::{Gate, Refusal};
 use crate::heap::HeapWish;
@@ -161,7 +161,7 @@ async fn respond<B: OrderBody, P: Provider>(
             return ordered(interrupt(*order, body, &source.provider).await);
         }
         (Route::Set | Route::UndoSet, Ok(())) => {
-            let caller = head.extensions.get().copied().unwrap_or(Caller::User(None));
+            let caller = head.extensions.get().copied().unwrap_or(ControlCaller::User(None));
             let undo = route == Route::UndoSet;
             return ordered(change(undo, body, caller, &source.provider).await);
         }
@@ -204,7 +204,7 @@ async fn interrupt<B: OrderBody, P: Provider>(
 async fn change<B: OrderBody, P: Provider>(
     undo: bool,
     body: B,
-    caller: Caller,
+    caller: ControlCaller,
     provider: &P,
 ) -> Result<String, (StatusCode, String)> {
     let bytes = order_bytes(body).await?;

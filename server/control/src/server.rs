@@ -1,7 +1,7 @@
 //! Listens for clients of the control server and serves them.
 
 use crate::bind::{SocketFile, bind};
-use crate::caller::Caller;
+use crate::caller::ControlCaller;
 use crate::connections::{Connections, ControlPeer, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
@@ -238,7 +238,7 @@ impl Server {
                 let (stream, _) = listener.accept().await?;
                 let peer = stream.peer_cred().ok();
                 let process = peer.as_ref().and_then(|peer| peer.pid());
-                let caller = Caller::User(peer.map(|peer| peer.uid()));
+                let caller = ControlCaller::User(peer.map(|peer| peer.uid()));
                 Ok((stream, ControlPeer::Process(process), caller))
             };
             tasks.spawn_local(accept_all(accept, Rc::clone(&source), None, taken.clone()));
@@ -280,7 +280,7 @@ impl Port {
         let accept = async move || {
             let (stream, peer) = listener.accept().await?;
             let address = peer.ip().to_canonical();
-            Ok((stream, ControlPeer::Address(address), Caller::Address(address)))
+            Ok((stream, ControlPeer::Address(address), ControlCaller::Address(address)))
         };
         tasks.spawn_local(accept_all(accept, Rc::clone(source), Some(Rc::new(gate)), taken.clone()));
         Ok(())
@@ -288,7 +288,7 @@ impl Port {
 }
 
 async fn accept_all<S, R>(
-    accept: impl AsyncFn() -> io::Result<(S, ControlPeer, Caller)>,
+    accept: impl AsyncFn() -> io::Result<(S, ControlPeer, ControlCaller)>,
     source: Rc<R>,
     gate: Option<Rc<Gate>>,
     taken: watch::Receiver<HandedOverFiles>,
@@ -361,8 +361,13 @@ async fn make_room(connections: &mut Connections<AbortHandle>, tasks: &mut JoinS
     }
 }
 
-async fn serve<S, R>(stream: S, caller: Caller, source: Rc<R>, gate: Option<Rc<Gate>>, requested: Requested)
-where
+async fn serve<S, R>(
+    stream: S,
+    caller: ControlCaller,
+    source: Rc<R>,
+    gate: Option<Rc<Gate>>,
+    requested: Requested,
+) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     R: Respond,
 {

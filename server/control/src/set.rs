@@ -71,7 +71,7 @@ fn history(report: &ChangesReport) -> String {
     report.changes.iter().map(|change| line(change, false)).collect()
 }
 
-/// Describes a change. The time until its end is told where it is in force.
+/// Describes a change in a line for each of its settings; `brief`: as one that is in force.
 fn line(change: &ChangeRecord, brief: bool) -> String {
     let mut text = String::new();
     for value in &change.values {

@@ -5,7 +5,7 @@ use control::cache::{PurgeOrder, Purged};
 use control::changes::{ChangeReport, ChangesReport, CheckedSet, UndoOrder};
 use control::client::{self, ControlClient};
 use control::orders::{self, OrderError};
-use control::{Caller, ControlAddress, Provider, PumaCommand, Server};
+use control::{ControlAddress, ControlCaller, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, KeptRequest, Load, MaintenanceSnapshot,
     PauseSnapshot, PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot,
@@ -195,11 +195,11 @@ impl Provider for Figures {
         ChangesReport::default()
     }
 
-    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+    fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         Err(OrderError::Invalid(format!("{} settings of {caller}", order.values.len())))
     }
 
-    fn undo(&self, order: UndoOrder, _: Caller) -> Result<ChangeReport, OrderError> {
+    fn undo(&self, order: UndoOrder, _: ControlCaller) -> Result<ChangeReport, OrderError> {
         Err(OrderError::Conflict(format!("{:?} is not in force", order.change)))
     }
 
@@ -280,7 +280,7 @@ fn changes_of_settings_name_the_user_or_the_address_of_their_client() {
     let length = body.len();
     let user =
         running.raw(format!("POST /settings HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
-    let me = control::Caller::User(Some(rustix::process::geteuid().as_raw()));
+    let me = control::ControlCaller::User(Some(rustix::process::geteuid().as_raw()));
     assert!(user.starts_with("HTTP/1.0 400 ") && user.contains(&format!("1 settings of {me}\"")), "{user}");
     let ControlAddress::Tcp { port, .. } = running.port else { panic!("a port") };
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -13,7 +13,7 @@ use crate::caching;
 use crate::error_log::ErrorLog;
 use crate::release::{Releases, TriedChanges};
 use cache::Store;
-use control::Caller;
+use control::ControlCaller;
 use control::changes::{
     ChangeList, ChangeRecord, ChangeReport, ChangedValue, ChangesReport, CheckedSet, NewChange, UndoOrder,
 };
@@ -107,13 +107,13 @@ impl SettingChanges {
     }
 
     /// Changes settings, or only tries to.
-    pub(crate) fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+    pub(crate) fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         let (dry_run, keys) = (order.dry_run, keys(order.values.iter().map(|(key, _)| key)));
         let (now_ms, by) = (self.now_ms(), caller.to_string());
         let until = order.time.map(|time| now_ms + u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 2));
         let text = text(&by, now_ms, order.why.as_deref(), until);
         let mut next = self.0.list.borrow().clone();
-        let number = next.set(NewChange { order, by, now_ms, text })?;
+        let number = next.set(NewChange { order, by, now_ms, text }).map_err(OrderError::Conflict)?;
         let before = self.tried(&self.0.list.borrow()).map_err(OrderError::Conflict)?;
         let after = self.tried(&next).map_err(OrderError::Invalid)?;
         next.describe(number, compared(&keys, &before, &after));
@@ -127,9 +127,10 @@ impl SettingChanges {
     }
 
     /// Takes a change back, or only tries to.
-    pub(crate) fn undo(&self, order: &UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError> {
+    pub(crate) fn undo(&self, order: &UndoOrder, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         let mut next = self.0.list.borrow().clone();
-        let number = next.undo(order.change, &caller.to_string(), self.now_ms())?;
+        let number =
+            next.undo(order.change, &caller.to_string(), self.now_ms()).map_err(OrderError::Conflict)?;
         let before = self.tried(&self.0.list.borrow()).map_err(OrderError::Conflict)?;
         let after = self.tried(&next).map_err(|why| {
             OrderError::Conflict(format!(

@@ -6,7 +6,7 @@ use control::changes::SetOrder;
 use settings::{Bind, ErrorLog as Target, LogFormat, Settings};
 use std::path::Path;
 
-const CALLER: Caller = Caller::User(Some(4_000_000_001));
+const CALLER: ControlCaller = ControlCaller::User(Some(4_000_000_001));
 
 fn changes() -> (SettingChanges, Rc<Releases>) {
     let mut settings = Settings::defaults(Path::new("/"));

@@ -14,7 +14,7 @@ use crate::handover::Predecessor;
 use crate::interruption::{InForce, Maintenance};
 use crate::release::Releases;
 use crate::vitals::Vitals;
-use control::Caller;
+use control::ControlCaller;
 use control::changes::{ChangeReport, CheckedSet, UndoOrder};
 use control::orders::{self, LARGEST_PAGE, MaintenanceInForce, OrderError, PauseInForce};
 use net::task::spawn_local;
@@ -107,7 +107,7 @@ impl Interruptions {
     ///
     /// # Errors
     /// See [`SettingChanges::set`]; or the state is being handed over.
-    pub(crate) fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+    pub(crate) fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         self.is_ours()?;
         self.0.changes.set(order, caller)
     }
@@ -116,7 +116,7 @@ impl Interruptions {
     ///
     /// # Errors
     /// See [`SettingChanges::undo`]; or the state is being handed over.
-    pub(crate) fn undo(&self, order: &UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError> {
+    pub(crate) fn undo(&self, order: &UndoOrder, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         self.is_ours()?;
         self.0.changes.undo(order, caller)
     }

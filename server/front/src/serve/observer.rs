@@ -13,7 +13,7 @@ use control::heap::HeapWish;
 use control::orders::{self, OrderError};
 use control::profile::ProfileOrder;
 use control::record::{RecordOrder, RecordedLine};
-use control::{Caller, Provider, PumaCommand};
+use control::{ControlCaller, Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
@@ -264,11 +264,11 @@ impl Provider for Observer {
         self.0.interruptions.changes().report()
     }
 
-    fn set(&self, order: CheckedSet, caller: Caller) -> Result<ChangeReport, OrderError> {
+    fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         self.0.interruptions.set(order, caller)
     }
 
-    fn undo(&self, order: UndoOrder, caller: Caller) -> Result<ChangeReport, OrderError> {
+    fn undo(&self, order: UndoOrder, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
         self.0.interruptions.undo(&order, caller)
     }
 
