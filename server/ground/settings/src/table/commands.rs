@@ -436,7 +436,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "set",
-        doc: "Change settings of the running server at once, until it ends, the time is over, or --undo; without a word, show the changes",
+        doc: "Change settings of the running server at once; without a word, show the changes in force",
         options: Options::These(&["config", "control", "control_token"]),
         arguments: &[
             Own {
