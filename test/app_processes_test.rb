@@ -238,13 +238,12 @@ class AppProcessesTest < Case
     skip "needs strace" unless system("strace -V", out: File::NULL, err: File::NULL)
     own = serve(SILENT, workers: 1)
     template = templates(own).first.pid
-    # Stopped, the template cannot report that a worker has ended.
+    worker = ids(own).first
+    # Dead, the template cannot report that a worker has ended.
     trace = own.path("trace.log")
     tracer = Process.spawn("strace", "-f", "-e", "trace=kill,tgkill,pidfd_send_signal", "-o", trace, "-p", own.pid.to_s, %i[out err] => File::NULL)
     wait_until("strace") { File.exist?(trace) && File.read("/proc/#{own.pid}/status")[/TracerPid:\s*(\d+)/, 1].to_i.positive? }
-    Process.kill("KILL", template)
-    worker = ids(own).first
-    Process.kill("KILL", worker)
+    [template, worker].each { |pid| Process.kill("KILL", pid) }
     wait_until("another worker", within: 60) { ids(own).any? && ids(own) != [worker] && leaving(own).empty? }
     sleep 2
     Process.kill("TERM", tracer)

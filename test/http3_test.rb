@@ -80,10 +80,22 @@ class Http3Test < TlsCase
     UDPSocket.new.tap { |free| free.bind("127.0.0.1", own.port) }.close
   end
 
+  # A bound UDP socket and its port, which no TCP socket has.
+  def udp_only
+    loop do
+      socket = UDPSocket.new
+      socket.bind("127.0.0.1", 0)
+      port = socket.addr[1]
+      TCPServer.new("127.0.0.1", port).close
+      return [socket, port]
+    rescue Errno::EADDRINUSE
+      socket.close
+    end
+  end
+
   it "serves without it when the UDP port is taken, and says so" do
-    taken = UDPSocket.new
-    taken.bind("127.0.0.1", 0)
-    port = taken.addr[1]
+    # Its number must be free for TCP.
+    taken, port = udp_only
     own = start(app: HELLO, files: pair("own", "127.0.0.1"), binds: ["ssl://127.0.0.1:#{port}?cert=own.pem&key=own.key"])
     assert_logged(%r{HTTP/3 is off: cannot bind UDP 127\.0\.0\.1:#{port}: .*in use}, on: own)
     response = fetch(own)

@@ -88,7 +88,7 @@ class BrokenReleasesTest < Case
 
   it "serves code that proves itself" do
     firebrick_only
-    own = launch_app(workers: 2, settings: { reload: { watch: "1s", probe: "/pid" } })
+    own = launch_app(workers: 2, settings: { reload: { watch: "3s", probe: "/pid" } })
     load = Load.new(own.address, clients: 4, path: "/20ms").start
     deploy(own, "two")
     out = assert_reloads(own)
