@@ -11,7 +11,7 @@ class MemoryCase < TlsCase
   LIMIT = 256
   # The good client is another one in the queue than those of the tests: it does not wait for their turns.
   GOOD = { "X-Forwarded-For" => "192.0.2.7" }.freeze
-  # What the process takes beside what the limit covers: its program, and what the allocator keeps.
+  # MiB of the process: the limit covers neither its program nor the reserve of the allocator.
   MOST = 300
   APP = <<~'RUBY'
     class Pieces
@@ -54,7 +54,7 @@ class MemoryCase < TlsCase
           settings: { front_threads: 1, limits: { memory: "#{LIMIT}MiB", max_queue: 100_000, **limits } }.merge(settings))
   end
 
-  # What the front takes, in MiB: resident memory, and files in memory.
+  # The memory of the front in MiB: resident memory, and files in memory.
   def taken(own)
     resident = File.read("/proc/#{own.pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i * 1024
     files = Dir.glob("/proc/#{own.pid}/fd/*").sum do |path|

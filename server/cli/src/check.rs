@@ -19,9 +19,8 @@ pub type CheckTrial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 pub fn check(loaded: &Loaded, trial: Option<CheckTrial<'_>>) -> ExitCode {
     let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     // Printed before the trial, which may take a while or print lines of its own.
-    let printed = print(
-        text::masked(&format!("{}{}{warnings}", Plan(loaded), changes_of(&loaded.settings))).as_bytes(),
-    );
+    let changes = running(&loaded.settings).map_or_else(String::new, |client| changes_of(&client));
+    let printed = print(text::masked(&format!("{}{changes}{warnings}", Plan(loaded))).as_bytes());
     match try_app(&loaded.settings, trial) {
         Ok(_) if printed != ExitCode::SUCCESS => printed,
         Ok(line) => print(text::masked(&format!("{line}\n")).as_bytes()),
@@ -53,9 +52,7 @@ pub fn explain(loaded: &Loaded, explain: CheckTrial<'_>) -> ExitCode {
 /// Describes what the running server's cache has for the request of `firebrick explain`, and its changes of settings; empty
 /// without server.
 pub fn kept(settings: &Settings, question: &Question) -> String {
-    let control = &settings.control;
-    let Some(address) = control.ask.clone() else { return String::new() };
-    let client = ControlClient::new(address, control.token.clone()).within(Duration::from_secs(2));
+    let Some(client) = running(settings) else { return String::new() };
     let scheme = if question.https { "https" } else { "http" };
     let key = match &question.host {
         Some(host) => format!("{scheme}://{}{}", host.to_ascii_lowercase(), question.target),
@@ -63,14 +60,19 @@ pub fn kept(settings: &Settings, question: &Question) -> String {
     };
     let kept =
         control::cache::explain_kept(&client, &key).map(|text| format!("\n{text}")).unwrap_or_default();
-    kept + &changes_of(settings)
+    kept + &changes_of(&client)
+}
+
+/// Returns a client of the running server's control socket, if there may be one.
+fn running(settings: &Settings) -> Option<ControlClient> {
+    let control = &settings.control;
+    let client = ControlClient::new(control.ask.clone()?, control.token.clone());
+    Some(client.within(Duration::from_secs(2)))
 }
 
 /// Describes the changes of settings of the running server; empty without any, or without a server.
-fn changes_of(settings: &Settings) -> String {
-    let Some(address) = settings.control.ask.clone() else { return String::new() };
-    let client = ControlClient::new(address, settings.control.token.clone()).within(Duration::from_secs(2));
-    let changes = control::set::changes_in_force(&client);
+fn changes_of(client: &ControlClient) -> String {
+    let changes = control::set::changes_in_force(client);
     changes
         .map(|lines| format!("\nThe running server has other values (firebrick set):\n{lines}"))
         .unwrap_or_default()

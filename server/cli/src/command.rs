@@ -19,8 +19,7 @@ use control::orders::PauseOrder;
 use control::record::RecordOrder;
 use control::set::SetAction;
 use front::explain::Question;
-use settings::puma::Call;
-use settings::{Argument, At, Environment, Errors, Loaded, RunningValue};
+use settings::{Argument, At, Environment, Errors, Loaded};
 use stats::ReloadWish;
 
 use crate::arguments::{arguments, values};
@@ -34,6 +33,7 @@ use crate::purge;
 use crate::replay::{self, ReplayWish};
 use crate::set;
 use crate::trust::Trust;
+use crate::words::Words;
 
 /// The task of the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -255,33 +255,6 @@ pub fn reread(arguments: Option<Vec<Argument>>, environment: &dyn Environment) -
     Rc::new(Words { arguments, here: At(environment.current_dir()) })
 }
 
-/// The words of `serve`, and where they were typed.
-struct Words {
-    arguments: Option<Vec<Argument>>,
-    here: At,
-}
-
-impl front::Rereads for Words {
-    fn read(&self) -> Result<Loaded, String> {
-        let Some(arguments) = &self.arguments else {
-            return Err("the app is in the process that has started this one".to_owned());
-        };
-        settings::load(arguments, &self.here).map_err(|errors| lines(&errors))
-    }
-
-    fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String> {
-        loaded.evaluated(&self.here, calls).map_err(|errors| lines(&errors))
-    }
-
-    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String> {
-        loaded.changed(&self.here, values).map_err(|errors| lines(&errors))
-    }
-}
-
-fn lines(errors: &Errors) -> String {
-    errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
 /// Output that is printed instead of running a command.
 #[derive(Debug)]
 pub(crate) enum Output {
@@ -341,12 +314,23 @@ fn matches<Word: Into<OsString> + Clone>(
     Err(Output::Wrong { errors: vec!["these words lead to no command".to_owned()], code: 2 })
 }
 
+/// Returns the directory that the option `--dir` names.
+fn dir_of(given: &ArgMatches) -> Option<&str> {
+    given.get_one::<String>("dir").map(String::as_str)
+}
+
 pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
     environment: &dyn Environment,
 ) -> Result<Command, Output> {
     let matches = matches(words)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
+    // For commands whose words are no directory.
+    let load_in = |dir: Option<&str>| {
+        let dir = dir.map(purge::in_dir);
+        let all: Vec<Argument> = arguments(&matches).into_iter().chain(dir).collect();
+        settings::load(&all, environment).map_err(|errors| wrong(errors, 2))
+    };
     match matches.subcommand() {
         Some(("check", given)) => Ok(Command::Check {
             loaded: Box::new(load(1)?),
@@ -388,10 +372,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("leaks", given)) => {
             let wish = leaks::wish(given).map_err(mistyped)?;
-            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
-            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
-            let (dir, client) = running(loaded)?;
+            let (dir, client) = running(load_in(dir_of(given))?)?;
             Ok(Command::Leaks { dir, client, wish })
         }
         Some(("record", given)) => {
@@ -399,10 +380,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let file = control::record::file(&words).map_err(mistyped)?;
             let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
             let order = control::record::options(text).map_err(mistyped)?;
-            let named = text("dir").map(purge::in_dir);
-            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
-            let (dir, client) = running(loaded)?;
+            let (dir, client) = running(load_in(dir_of(given))?)?;
             Ok(Command::Record { dir, client, order, file })
         }
         Some(("reload", given)) => {
@@ -420,10 +398,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("cache", given)) => {
             let action = purge::cache(given).map_err(mistyped)?;
-            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
-            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
-            let (dir, client) = running(loaded)?;
+            let (dir, client) = running(load_in(dir_of(given))?)?;
             Ok(Command::Cache { dir, client, action, json: given.get_flag("json") })
         }
         Some(("pause", given)) => {
@@ -442,10 +417,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("set", given)) => {
             let action = set::set(given).map_err(mistyped)?;
-            let named = given.get_one::<String>("dir").map(|dir| purge::in_dir(dir));
-            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
-            let (dir, client) = running(loaded)?;
+            let (dir, client) = running(load_in(dir_of(given))?)?;
             Ok(Command::Set { dir, client, action, json: given.get_flag("json") })
         }
         Some(("status", given)) => {
@@ -462,10 +434,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
         }
         Some(("profile", given)) => {
-            let named = only_dir(given).map(purge::in_dir);
-            let all: Vec<Argument> = arguments(&matches).into_iter().chain(named).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
-            let (dir, client) = running(loaded)?;
+            let (dir, client) = running(load_in(only_dir(given))?)?;
             Ok(Command::Profile { dir, client, given: given.clone() })
         }
         Some(("top", given)) => {

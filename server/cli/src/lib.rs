@@ -25,6 +25,7 @@ mod purge;
 mod replay;
 mod set;
 mod trust;
+mod words;
 mod write;
 
 pub use certs::certs;

@@ -105,6 +105,13 @@ impl SetOrder {
     }
 }
 
+impl CheckedSet {
+    /// Returns when a change of `now_ms` ends by itself, in milliseconds since the epoch.
+    pub fn until_ms(&self, now_ms: u64) -> Option<u64> {
+        self.time.map(|time| now_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
 /// An order to take a change back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -233,8 +240,7 @@ impl ChangeList {
     pub fn set(&mut self, new: NewChange) -> Result<u64, String> {
         let NewChange { order, by, now_ms, text } = new;
         let number = self.last + 1;
-        let until_ms =
-            order.time.map(|time| now_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+        let until_ms = order.until_ms(now_ms);
         let values =
             order.values.iter().map(|(key, _)| ChangedValue { key: key.clone(), ..Default::default() });
         let record = ChangeRecord {
@@ -276,11 +282,8 @@ impl ChangeList {
     /// Describes the values of a change.
     pub fn describe(&mut self, number: u64, mut values: Vec<ChangedValue>) {
         for value in &mut values {
-            for text in [&mut value.old, &mut value.old_source, &mut value.new] {
-                if let Some((cut, _)) = text.char_indices().nth(LONGEST_SHOWN) {
-                    text.truncate(cut);
-                    text.push('…');
-                }
+            for shown in [&mut value.old, &mut value.old_source, &mut value.new] {
+                *shown = text::people::shortened(shown, LONGEST_SHOWN);
             }
         }
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.record.number == number) {

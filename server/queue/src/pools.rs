@@ -40,11 +40,6 @@ impl Pools {
         // A panic elsewhere leaves the queue usable: its data is plain and valid after every statement.
         self.0[usize::from(pool.0)].lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Calls `of` for each queue, one after the other, and returns the results.
-    pub fn each<R>(&self, mut of: impl FnMut(&mut Dispatch) -> R) -> impl Iterator<Item = R> {
-        self.indexes().map(move |pool| of(&mut self.of(pool)))
-    }
 }
 
 #[cfg(test)]
@@ -85,7 +80,7 @@ mod tests {
         assert_eq!(asked(1, 5), [Go(2), Go(2), Go(2), Wait, Full]);
         let assigned = finish(&pools, PoolIndex(1), 2, now);
         assert!(assigned.iter().all(|one| one.ticket.pool == PoolIndex(1)) && assigned.len() == 1);
-        assert_eq!(pools.each(|queue| queue.waiting()).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(pools.indexes().map(|pool| pools.of(pool).waiting()).collect::<Vec<_>>(), [2, 0]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use stats::{Death, DeathCause, DeathCounts, DeathRequest, FlightEvent, FlightSec
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use text::people::shortened;
 use wire::recorder::{self, EventKind, Flight};
 use wire::traces::Trace;
 
@@ -284,12 +285,12 @@ impl DeathFacts<'_> {
     fn request(&self, request: &Served) -> DeathRequest {
         DeathRequest {
             method: request.method.clone(),
-            path: cut(&request.path, LONGEST_PATH),
+            path: shortened(&request.path, LONGEST_PATH),
             age_ms: request.age.as_millis() as f64,
             answered: request.answered,
             backtrace: self
                 .backtrace(request)
-                .map(|lines| lines.iter().take(LINES).map(|line| cut(line, LONGEST_LINE)).collect()),
+                .map(|lines| lines.iter().take(LINES).map(|line| shortened(line, LONGEST_LINE)).collect()),
         }
     }
 
@@ -325,8 +326,14 @@ impl DeathFacts<'_> {
 
     fn serving(&self, request: &Served) -> String {
         let at = self.backtrace(request).and_then(<[String]>::first);
-        let at = at.map(|line| format!(", last seen at {}", cut(line, LONGEST_LINE))).unwrap_or_default();
-        format!("{} {} (for {}{at})", request.method, cut(&request.target, LONGEST_PATH), span(request.age))
+        let at =
+            at.map(|line| format!(", last seen at {}", shortened(line, LONGEST_LINE))).unwrap_or_default();
+        format!(
+            "{} {} (for {}{at})",
+            request.method,
+            shortened(&request.target, LONGEST_PATH),
+            span(request.age)
+        )
     }
 
     fn how(&self) -> String {
@@ -379,14 +386,6 @@ fn printable(text: &str) -> String {
         false => letter.to_string(),
     };
     text.chars().map(escaped).collect()
-}
-
-/// Shortens a text that is too long.
-fn cut(text: &str, longest: usize) -> String {
-    match text.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// Formats a number of bytes.

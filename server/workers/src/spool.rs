@@ -148,7 +148,7 @@ impl Backlog {
         self.pieces.push_back(if stays {
             BacklogPiece::Bytes(bytes)
         } else {
-            self.unwritten.set(self.unwritten.bytes() + bytes.len() as u64);
+            self.unwritten.add(bytes.len() as u64);
             BacklogPiece::Unwritten(bytes)
         });
         if self.held.is_none() && (self.in_memory > COUNTED || memory_is_short()) {
@@ -213,7 +213,7 @@ impl Backlog {
             Err(error) => {
                 for piece in self.pieces.range_mut(at..at + count) {
                     if let BacklogPiece::Unwritten(bytes) = piece {
-                        self.unwritten.set(self.unwritten.bytes() - bytes.len() as u64);
+                        self.unwritten.remove(bytes.len() as u64);
                         *piece = BacklogPiece::Bytes(std::mem::take(bytes));
                     }
                 }
@@ -252,7 +252,7 @@ impl Backlog {
         }
         self.in_memory -= len as usize;
         self.in_file += len;
-        self.unwritten.set(self.unwritten.bytes() - len);
+        self.unwritten.remove(len);
         self.count();
     }
 
@@ -282,7 +282,7 @@ impl Backlog {
             }
         }
         if let BacklogPiece::Unwritten(bytes) = &piece {
-            self.unwritten.set(self.unwritten.bytes() - bytes.len() as u64);
+            self.unwritten.remove(bytes.len() as u64);
         }
         Some(match piece {
             BacklogPiece::Bytes(bytes) | BacklogPiece::Unwritten(bytes) => {

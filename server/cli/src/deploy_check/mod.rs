@@ -26,12 +26,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use settings::puma::Call;
-use settings::{
-    Argument, Environment, Errors, Loaded, Machine, ProcessEnvironment, RunningValue, ValueSource,
-};
+use front::Rereads;
+use settings::{Argument, Environment, Loaded, Machine, ProcessEnvironment, ValueSource};
 
 use crate::print::print;
+use crate::words::Words;
 use facts::EnvironmentName;
 use finding::TrafficLight;
 use platform::ProxyInFront;
@@ -113,10 +112,8 @@ const PUMA_RB: Duration = Duration::from_secs(10);
 
 /// Returns the settings with those of `puma.rb`, in production if no environment is set.
 fn resolved(loaded: Loaded, arguments: Vec<Argument>) -> Result<(Loaded, EnvironmentName), String> {
-    let evaluated = with_puma_rb(
-        loaded,
-        &TypedWords { arguments: arguments.clone(), surroundings: MaybeProduction::AsItIs },
-    )?;
+    let evaluated =
+        with_puma_rb(loaded, &Words { arguments: Some(arguments.clone()), here: MaybeProduction::AsItIs })?;
     let choice = evaluated.choices.iter().find(|choice| choice.key == "environment");
     // A puma.rb usually repeats the variable, or development.
     let is_set = choice.is_some_and(|choice| {
@@ -132,15 +129,15 @@ fn resolved(loaded: Loaded, arguments: Vec<Argument>) -> Result<(Loaded, Environ
             .collect();
         return Ok((evaluated, EnvironmentName { name, origin, contradicting }));
     }
-    let words = TypedWords { arguments, surroundings: MaybeProduction::Production };
+    let words = Words { arguments: Some(arguments), here: MaybeProduction::Production };
     let name = PRODUCTION.to_owned();
     Ok((
-        with_puma_rb(words.load()?, &words)?,
+        with_puma_rb(words.read()?, &words)?,
         EnvironmentName { name, origin: None, contradicting: Vec::new() },
     ))
 }
 
-fn with_puma_rb(mut loaded: Loaded, words: &TypedWords) -> Result<Loaded, String> {
+fn with_puma_rb(mut loaded: Loaded, words: &Words<MaybeProduction>) -> Result<Loaded, String> {
     if loaded.settings.puma_rb.is_none() {
         return Ok(loaded);
     }
@@ -150,37 +147,6 @@ fn with_puma_rb(mut loaded: Loaded, words: &TypedWords) -> Result<Loaded, String
     let reread: front::Reread = Rc::new(words.clone());
     // Dropping the process that has evaluated the file ends it.
     front::configure(loaded, &reread, None).map(|(loaded, _)| loaded)
-}
-
-/// The words of the command line, and the surroundings to read them in.
-#[derive(Clone, Debug)]
-struct TypedWords {
-    arguments: Vec<Argument>,
-    surroundings: MaybeProduction,
-}
-
-impl TypedWords {
-    fn load(&self) -> Result<Loaded, String> {
-        settings::load(&self.arguments, &self.surroundings).map_err(|errors| lines(&errors))
-    }
-}
-
-impl front::Rereads for TypedWords {
-    fn read(&self) -> Result<Loaded, String> {
-        self.load()
-    }
-
-    fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String> {
-        loaded.evaluated(&self.surroundings, calls).map_err(|errors| lines(&errors))
-    }
-
-    fn changed(&self, loaded: &Loaded, values: &[RunningValue]) -> Result<Loaded, String> {
-        loaded.changed(&self.surroundings, values).map_err(|errors| lines(&errors))
-    }
-}
-
-fn lines(errors: &Errors) -> String {
-    errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// The surroundings of this process as they are, or as if `RACK_ENV` were production.

@@ -108,10 +108,10 @@ impl SettingChanges {
 
     /// Changes settings, or only tries to.
     pub(crate) fn set(&self, order: CheckedSet, caller: ControlCaller) -> Result<ChangeReport, OrderError> {
-        let (dry_run, keys) = (order.dry_run, keys(order.values.iter().map(|(key, _)| key)));
+        let keys: Vec<String> = order.values.iter().map(|(key, _)| key.clone()).collect();
+        let dry_run = order.dry_run;
         let (now_ms, by) = (self.now_ms(), caller.to_string());
-        let until = order.time.map(|time| now_ms + u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 2));
-        let text = text(&by, now_ms, order.why.as_deref(), until);
+        let text = text(&by, now_ms, order.why.as_deref(), order.until_ms(now_ms));
         let mut next = self.0.list.borrow().clone();
         let number = next.set(NewChange { order, by, now_ms, text }).map_err(OrderError::Conflict)?;
         let before = self.tried(&self.0.list.borrow()).map_err(OrderError::Conflict)?;
@@ -137,7 +137,8 @@ impl SettingChanges {
                 "without change {number} the settings do not fit: {why}; take the later changes back first"
             ))
         })?;
-        let keys = keys(next.get(number).iter().flat_map(|record| &record.values).map(|value| &value.key));
+        let values = next.get(number).map_or(&[][..], |record| &record.values);
+        let keys: Vec<String> = values.iter().map(|value| value.key.clone()).collect();
         let restored = compared(&keys, &before, &after);
         let report = report(&next, number, restored, (&before, &after), order.dry_run)?;
         if !order.dry_run {
@@ -226,10 +227,6 @@ impl SettingChanges {
         let now = system.duration_since(UNIX_EPOCH).unwrap_or_default() + instant.elapsed();
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-fn keys<'a>(keys: impl Iterator<Item = &'a String>) -> Vec<String> {
-    keys.cloned().collect()
 }
 
 /// Returns the values of keys before and after a change.

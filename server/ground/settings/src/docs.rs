@@ -112,9 +112,9 @@ fn option(text: &mut String, entry: &dyn AnyEntry) {
     row("In the file", if about.in_file { "yes" } else { "no" }.to_owned());
     if about.reloadable {
         row("On reload", "takes effect".to_owned());
-        if !about.reload_only {
-            row("With `firebrick set`", "takes effect at once".to_owned());
-        }
+    }
+    if about.changes_at_once() {
+        row("With `firebrick set`", "takes effect at once".to_owned());
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) const SERVICES: &str = "services";
 pub(crate) const RATE_LIMITS: &str = "rate_limits";
 pub(crate) const POOLS: &str = "pools";
 pub(crate) const QUEUE_CLASSES: &str = "queue.classes";
+/// The tables of the first level whose keys the user chooses.
+pub(crate) const NAMED_TABLES: [&str; 6] = [SITES, ROUTES, SENDFILE, SERVICES, RATE_LIMITS, POOLS];
 /// The tables of certificates to obtain.
 pub(crate) const ORDERS: &str = "acme.certificates";
 /// The tables of certificate files.
@@ -260,14 +262,7 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// Returns the tables that hold keys, possibly with duplicates.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([
-        SITES,
-        ROUTES,
-        SENDFILE,
-        SERVICES,
-        RATE_LIMITS,
-        POOLS,
-    ])
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain(NAMED_TABLES)
 }
 
 pub(crate) fn is_section(key: &str) -> bool {

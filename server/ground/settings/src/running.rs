@@ -8,7 +8,7 @@
 
 use crate::environment::Environment;
 use crate::error::{Error, Errors};
-use crate::file::{command_line_only, is_section, nearest_key};
+use crate::file::{NAMED_TABLES, QUEUE_CLASSES, command_line_only, is_section, nearest_key};
 use crate::origin::ValueSource;
 use crate::raw::Raw;
 use crate::reading::CONFIG_FILE;
@@ -48,9 +48,8 @@ pub fn settable(key: &str) -> Result<&'static About, Error> {
         if let Some(flag) = command_line_only(key) {
             return refused(format!("can only be given at the start{flag}"), None);
         }
-        // Tables whose keys the user chooses.
-        let named = ["sites", "routes", "services", "rate_limits", "pools", "queue.classes", "sendfile"];
-        if let Some(table) = named.iter().find(|name| table == **name || key == **name) {
+        let mut named = NAMED_TABLES.into_iter().chain([QUEUE_CLASSES]);
+        if let Some(table) = named.find(|name| table == *name || key == *name) {
             return refused(
                 format!(
                     "`firebrick set` changes no tables: change [{table}] in {CONFIG_FILE} and run `firebrick reload`"

@@ -94,6 +94,14 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     lines.join("\n")
 }
 
+/// Shortens a text that has more than `longest` characters.
+pub fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,7 +50,15 @@ impl AwaitsDisk {
         self.0.get()
     }
 
-    pub fn set(&self, bytes: u64) {
+    pub fn add(&self, bytes: u64) {
+        self.set(self.bytes() + bytes);
+    }
+
+    pub fn remove(&self, bytes: u64) {
+        self.set(self.bytes() - bytes);
+    }
+
+    fn set(&self, bytes: u64) {
         let own = self.0.replace(bytes);
         if own == bytes {
             return;

@@ -123,6 +123,11 @@ pub struct About {
 }
 
 impl About {
+    /// Returns whether `firebrick set` changes the option.
+    pub fn changes_at_once(&self) -> bool {
+        self.reloadable && !self.reload_only
+    }
+
     /// Returns an entry of the category with all other fields at their usual values.
     pub(super) const fn under(category: Category) -> About {
         About {

@@ -138,7 +138,7 @@ section! { Category::Limits;
         default: "1MiB",
         more: "The rest goes to a file, up to response_spool.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Maximum size of response data kept in a file for a slow client
     response_spool: u64 = Size { min: 0, max: 1 << 50 }, {
@@ -148,7 +148,7 @@ section! { Category::Limits;
         more: "When the file is full, the app waits until the client has read some of the data. With 0 the app waits as soon as \
                response_memory is full. The limit applies to all responses of a connection together.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Maximum size of the response head from the app (502)
     max_response_header_bytes: usize = Size { min: 1 << 10, max: 16 << 20 }, {
@@ -156,7 +156,7 @@ section! { Category::Limits;
         flags: &[long("max-response-header-bytes", "SIZE")],
         default: "128KiB",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Memory (PSS) above which a worker is replaced; 0 is off
     worker_memory: Option<u64> = OrOff(Size { min: 0, max: 1 << 50 }), {

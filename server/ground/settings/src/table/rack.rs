@@ -25,7 +25,7 @@ section! { Category::Rack;
         default: "ruby",
         more: "A name without a slash is looked up in PATH.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Compile the app with YJIT: auto, on or off
     yjit: Yjit = Choice(Yjit::WORDS), {
@@ -77,7 +77,7 @@ section! { Category::Rack;
         more: "All workers then share the code and data that the app loads and caches on its first requests. Separate paths \
                with commas or repeat the flag.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Collect and compact the heap before workers are forked
     compact: bool = Switch, {
@@ -87,7 +87,7 @@ section! { Category::Rack;
         default: "true",
         more: "Workers then share more memory. Turn it off if a native extension does not support GC.compact.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
     /// Run full garbage collections between requests
     out_of_band_gc: bool = Switch, {

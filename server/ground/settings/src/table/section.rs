@@ -64,18 +64,18 @@ macro_rules! section {
             /// reloadable change, the others are as `now`.
             #[must_use]
             pub fn reloaded(self, now: &$section) -> $section {
-                $section { $($name: if $name.about.reloadable { self.$name } else { now.$name.clone() }),* }
+                self.chosen(now, |about| about.reloadable)
             }
 
             /// Returns what is in force after `firebrick set`: the reloadable options change, except for those
             /// that only a reload applies.
             #[must_use]
             pub fn changed_at_once(self, now: &$section) -> $section {
-                $section { $($name: if $name.about.reloadable && !$name.about.reload_only {
-                    self.$name
-                } else {
-                    now.$name.clone()
-                }),* }
+                self.chosen(now, $crate::table::About::changes_at_once)
+            }
+
+            fn chosen(self, now: &$section, takes: impl Fn(&$crate::table::About) -> bool) -> $section {
+                $section { $($name: if takes(&$name.about) { self.$name } else { now.$name.clone() }),* }
             }
         }
 

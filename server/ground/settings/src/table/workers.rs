@@ -73,6 +73,6 @@ entries! { Category::Workers;
         more: "The server uses the estimate to choose the number for workers = \"auto\", and to warn of a range of workers that does not fit in \
                memory. With a range, the server then uses the measured memory of its workers.",
         reloadable: true,
-    reload_only: true,
+        reload_only: true,
     }
 }
