@@ -34,6 +34,13 @@ class RedmineTest < Case
       @pairs.fetch(kind).value
     end
 
+    # A server with a cache, and an instance of its own.
+    def cached
+      pair(:sqlite)
+      copy = @instances.first.copy.tap { |made| @instances << made }
+      Redmine::Cached.new(copy).tap { |server| @servers << server }.start
+    end
+
     def over(reporter)
       super
       # The tests that wanted a pair which could not be made have failed with its error.
@@ -271,6 +278,24 @@ class RedmineTest < Case
     assert_equal 404, each.call("/issues/4711") { |guest| guest.get("/issues/4711") }.status
     assert_equal 302, each.call("a logout", &:log_out).status
     assert_equal 302, each.call("/my/page") { |guest| guest.get("/my/page") }.status
+  end
+
+  it "keeps pages of visitors with the example's initializer, and nobody else's" do
+    own = self.class.cached
+    guest, other, user = Array.new(3) { Redmine::Visitor.new(own.address).tap { |one| @visitors << one } }
+    page = "/projects/works/issues"
+    first = guest.get(page)
+    assert_equal ["Firebrick; fwd=uri-miss; stored", nil], [first["cache-status"], first["set-cookie"]]
+    kept = other.get(page)
+    assert_match(/\AFirebrick; hit/, kept["cache-status"])
+    assert_equal first.body, kept.body
+    user.log_in("ada", "Ada-secret-1")
+    assert_match(/Logged in as/, user.get(page).body)
+    assert_match(/\AFirebrick; fwd=.*detail=private/, user.get(page)["cache-status"])
+    refute_match(/Logged in as/, other.get(page).body)
+    # The form to log in has a token of the visitor's session.
+    tokens = Array.new(2) { Redmine::Visitor.new(own.address).tap { |one| @visitors << one }.get("/login")["set-cookie"] }
+    assert_equal 2, tokens.compact.uniq.size
   end
 
   it "has the API" do

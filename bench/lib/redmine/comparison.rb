@@ -51,7 +51,7 @@ module Bench
         @dir = Dir.mktmpdir("bench-redmine")
         @peers = prepare
         @peers.each { |peer| start(peer) }
-        @warm_up.times { |number| in_turn(number) { |peer| peer.visitors.round(@pages, number) } }
+        @warm_up.times { |number| in_turn(number) { |peer| warm_up(peer, number) } }
         @rounds.times { |number| in_turn(number) { |peer| measure(peer, number + 1000) } }
         # By then deferred work, such as replacing processes, is over.
         sleep 3
@@ -75,10 +75,24 @@ module Bench
       end
 
       def start(peer)
+        serve(peer)
+        peer.visitors = Visitors.new(peer.server.port, @clients)
+      end
+
+      def serve(peer)
         environment = ::Redmine::Instance::ENVIRONMENT.merge("FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir)
         peer.server = Server.new(@commands.fetch(peer.name), log: File.join(@dir, "#{peer.name}.log"), env: environment)
         peer.server.start(peer.instance.dir, @shape, within: BOOT_SECONDS) { |port| Net::HTTP.get_response("127.0.0.1", "/login", port).code == "200" }
-        peer.visitors = Visitors.new(peer.server.port, @clients)
+      end
+
+      def warm_up(peer, number) = peer.visitors.round(@pages, number)
+
+      def load(peer, number) = peer.visitors.round(@pages, number)
+
+      def close(peer)
+        peer.visitors&.finish
+      rescue IOError
+        nil
       end
 
       def in_turn(number, &measurement)
@@ -87,7 +101,7 @@ module Bench
 
       def measure(peer, number)
         before = costs(peer.server.tree)
-        times = peer.visitors.round(@pages, number)
+        times = load(peer, number)
         sleep SETTLE_SECONDS
         [peer.cpu, peer.preemptions].zip(costs(peer.server.tree), before) { |list, now, earlier| list << ((now - earlier) / times.size) }
         peer.times.concat(times)
@@ -140,7 +154,7 @@ module Bench
 
       def finish
         @peers&.each do |peer|
-          peer.visitors&.finish rescue IOError
+          close(peer)
           peer.server&.stop
           peer.instance.remove
         end

@@ -32,6 +32,22 @@ module Redmine
     end
   end
 
+  # Firebrick with examples/redmine, which lets it keep pages of visitors.
+  class Cached < Firebrick
+    EXAMPLE = File.join(Server::ROOT, "examples/redmine")
+
+    def initialize(instance)
+      FileUtils.cp(File.join(EXAMPLE, "public_pages.rb"), File.join(instance.dir, "config/initializers"))
+      super
+    end
+
+    private
+
+    def command
+      [*super, "-C", File.join(EXAMPLE, "firebrick.toml")]
+    end
+  end
+
   class Puma < Server
     prepend Served
 

@@ -178,12 +178,16 @@ pub fn figures() -> Usage {
     LEDGER.usage()
 }
 
-/// Counts a refused request. Returns the reason, which is the same for all of them, so that a log can count
-/// them together.
+/// Counts a refused request. Returns the reason, which is the same for all that are refused for it, so that a
+/// log can count them together.
 #[cold]
 pub fn refuse() -> String {
     REFUSED.fetch_add(1, Ordering::Relaxed);
-    format!("the memory for clients is used up (limits.memory is {})", LEDGER.usage().limit())
+    let limit = LEDGER.usage().limit();
+    match awaits_disk::is_behind() {
+        true => format!("the disk of temp_dir is too slow for the responses that wait for it (limits.memory is {limit})"),
+        false => format!("the memory for clients is used up (limits.memory is {limit})"),
+    }
 }
 
 /// Returns the number of refused requests.
@@ -310,6 +314,7 @@ mod tests {
         let relief = super::relief();
         let more = AwaitsDisk::new(1);
         assert!(holds_requests_back() && !relief.has_changed().unwrap());
+        assert!(refuse().contains("the disk of temp_dir"), "{}", refuse());
         waiting.remove(1);
         assert!(relief.has_changed().unwrap() && !holds_requests_back());
         drop((waiting, more, scarce));
