@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use workers::Shared;
 use workers::reconciler::{Capabilities, FIRST_RELEASE};
-use workers::spawner::{BootConfig, Handoff, Prepared, without_fork};
+use workers::spawner::{BootConfig, Handoff, Prepared, WarmUp, without_fork};
 use workers::supervisor::{
     AppFacts, BootError, Command, Notice, Options, Processes, ReleaseReader, Supervisor,
 };
@@ -81,6 +81,7 @@ pub(crate) async fn boot(
         environment: Vec::new(),
         unlink,
         replay,
+        warm_up: WarmUp::default(),
         prepared,
     };
     let options = Options { boot, settings, releases, attached };

@@ -46,6 +46,7 @@ mod thread;
 mod tls;
 mod traces;
 mod vitals;
+mod warm_up;
 
 pub use attached::{attached, refuse, serve_attached};
 pub use boot::configure;

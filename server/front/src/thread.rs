@@ -15,6 +15,7 @@ use crate::stamp::Stamp;
 use crate::tls::Encryption;
 use crate::traces::TracingSeed;
 use crate::vitals::Vitals;
+use crate::warm_up::RecentRequests;
 use cache::{Cache, Store};
 use http::Context;
 use net::Timers;
@@ -62,6 +63,7 @@ pub(crate) struct Seed {
     /// Receives one message if there are mruby handlers: whether the first can be used.
     pub(crate) evaluated: mpsc::UnboundedSender<Result<(), String>>,
     pub(crate) recorder: stats::Recorder,
+    pub(crate) recent: Arc<RecentRequests>,
     /// The counters of its mruby handlers.
     pub(crate) handlers: stats::HandlerCounts,
     pub(crate) access_log: Option<AccessLog>,
@@ -105,6 +107,7 @@ async fn run(seed: Seed) {
         shared,
         evaluated,
         recorder,
+        recent,
         handlers,
         access_log,
         traces,
@@ -156,6 +159,7 @@ async fn run(seed: Seed) {
         maintenance,
         limits,
         recorder: recorder.clone(),
+        recent,
         access_log,
         traces,
         error_log: error_log.clone(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::process::{ExitStatus, ReleaseId};
 use crate::progress::Progress;
 use crate::reconciler::{End as Ended, Milestone};
-use crate::spawner::{BootConfig, Handoff, TemplateMessage};
+use crate::spawner::{BootConfig, Handoff, TemplateMessage, WarmUp};
 use queue::{Admission, PoolIndex, QueueKey};
 use settings::Settings;
 use stats::{DeathCause, ReloadOutcome, ReloadStage, ReloadWish};
@@ -85,6 +85,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             environment: Vec::new(),
             unlink: Vec::new(),
             replay: None,
+            warm_up: WarmUp::default(),
             prepared: Handoff::default(),
         };
         let (_sender, settings) = watch::channel(settings);

@@ -21,6 +21,7 @@ use crate::recording;
 use crate::tls::Encryption;
 use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
+use crate::warm_up::RecentRequests;
 use compression::Compressor;
 use failure_log::FailureLog;
 use forwarded::ForwardedFields;
@@ -64,6 +65,7 @@ pub(crate) struct Pipeline {
     /// The content of the release in force. A request that arrives takes it.
     content: Rc<RefCell<Rc<Content>>>,
     recorder: stats::Recorder,
+    recent: Arc<RecentRequests>,
     access_log: Option<AccessLog>,
     failures: FailureLog,
 }
@@ -75,6 +77,7 @@ pub(crate) struct PipelineParts {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) limits: Rc<Limiter>,
     pub(crate) recorder: stats::Recorder,
+    pub(crate) recent: Arc<RecentRequests>,
     pub(crate) access_log: Option<AccessLog>,
     /// `None` when distributed tracing is off.
     pub(crate) traces: Option<TracingSeed>,
@@ -173,7 +176,9 @@ impl Handler for Pipeline {
 
     fn finished(&self, ending: &Ending<'_>) {
         let (route, remarks) = (ending.trace.route.borrow(), ending.trace.remarks.borrow());
-        self.recorder.finished(&counted::request(ending, route.as_deref(), remarks.as_deref()));
+        if self.recorder.finished(&counted::request(ending, route.as_deref(), remarks.as_deref())) {
+            self.recent.offer(ending, route.as_deref());
+        }
         drop((route, remarks));
         self.report(ending.request, ending.trace, ending.failure);
         if let Some(recorded) = ending.trace.recorded.get() {
@@ -195,8 +200,17 @@ impl Pipeline {
         vitals: &Arc<Vitals>,
         parts: PipelineParts,
     ) -> Pipeline {
-        let PipelineParts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } =
-            parts;
+        let PipelineParts {
+            has_app,
+            content,
+            maintenance,
+            limits,
+            recorder,
+            recent,
+            access_log,
+            traces,
+            error_log,
+        } = parts;
         // Request ids serve to find a request in the app's log.
         let id_header = settings.rack.request_id_header.as_deref();
         let write = Box::new(move |what: &str, id: Option<&[u8]>| error_log.error(what, id));
@@ -216,6 +230,7 @@ impl Pipeline {
             traces: traces.map(Tracing::new),
             content,
             recorder,
+            recent,
             access_log,
             failures,
         }

@@ -25,6 +25,7 @@ pub(crate) mod watch_sites;
 use crate::public;
 use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
+use crate::warm_up::RecentRequests;
 use merge::{at_once, merge, takes_restart};
 use settings::puma::Call;
 use settings::{AccessLog, Bind, Choice, Loaded, RunningValue, Service, Settings, ValueSource};
@@ -106,6 +107,8 @@ pub(crate) struct Releases {
     others: RefCell<BTreeMap<ReleaseId, Arc<Release>>>,
     /// The changes of the running server: how often they have changed, and the values in force.
     changes: RefCell<(u64, Vec<RunningValue>)>,
+    /// The requests that the template of the next release repeats.
+    pub(crate) recent: Arc<RecentRequests>,
     /// Warnings about settings of the start that are valid but probably not intended. For the error log.
     pub(crate) warnings: Vec<String>,
 }
@@ -149,6 +152,7 @@ impl Releases {
             settings: watch::Sender::new(settings),
             others: RefCell::default(),
             changes: RefCell::default(),
+            recent: Arc::default(),
             warnings,
         }
     }

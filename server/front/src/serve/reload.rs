@@ -16,13 +16,13 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use workers::ReleaseId;
 use workers::reconciler::FIRST_RELEASE;
-use workers::spawner::{BootConfig, Handoff, before_bundler};
+use workers::spawner::{BootConfig, Handoff, WarmUp, before_bundler};
 use workers::supervisor::{Command, Follower, ReleaseReader};
 
 impl ReleaseReader for Releases {
     fn read(&self, id: ReleaseId, in_force: ReleaseId) -> Result<(), String> {
         let release = Releases::read(self, id, in_force)?;
-        boot_config(&release).map(drop)
+        boot_config(&release, WarmUp::default()).map(drop)
     }
 
     fn evaluated(&self, id: ReleaseId, calls: &[Call]) -> Result<(), String> {
@@ -33,13 +33,13 @@ impl ReleaseReader for Releases {
 
     fn boot_config(&self, id: ReleaseId) -> Result<BootConfig, String> {
         let release = self.get(id).ok_or_else(|| format!("release {id} has been replaced by a newer one"))?;
-        boot_config(&release)
+        boot_config(&release, self.recent.of_release(&release.settings))
     }
 }
 
 /// Returns how to start a template of a release: in the app's directory as typed, with the environment from
 /// before Bundler. The first template has that of this program.
-fn boot_config(release: &Release) -> Result<BootConfig, String> {
+fn boot_config(release: &Release, warm_up: WarmUp) -> Result<BootConfig, String> {
     let settings = release.settings.clone();
     // The app that `puma.rb` names is unknown until the file has been evaluated.
     let unknown = settings.puma_rb.as_ref().map(|file| file.path.clone());
@@ -57,6 +57,7 @@ fn boot_config(release: &Release) -> Result<BootConfig, String> {
         environment,
         unlink: Vec::new(),
         replay: None,
+        warm_up,
         prepared: Handoff::default(),
     })
 }

@@ -73,6 +73,7 @@ impl Threads {
                 shared: shared.clone(),
                 evaluated: first.clone(),
                 recorder,
+                recent: releases.recent.clone(),
                 handlers,
                 access_log: logs.access_log(&settings),
                 traces: traces.map(Traces::seed),

@@ -197,7 +197,7 @@ mod tests {
                     status: 503,
                     total_us: 1_000 * (step + 1),
                     ..Finished::default()
-                })
+                });
             });
         }
         history

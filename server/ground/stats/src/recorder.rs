@@ -76,10 +76,10 @@ impl Recorder {
         self.0.connections.refused_of_address.fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that has ended.
+    /// Counts a request that has ended. Returns whether it is an example of its route, one of a few.
     #[inline]
-    pub fn finished(&self, request: &Finished<'_>) {
-        self.counted().finished(request);
+    pub fn finished(&self, request: &Finished<'_>) -> bool {
+        self.counted().finished(request)
     }
 
     /// Sets the most routes that are counted by themselves (`stats.routes`); 0: none is.
@@ -144,7 +144,7 @@ impl RequestTotals {
     }
 
     #[inline]
-    fn finished(&mut self, request: &Finished<'_>) {
+    fn finished(&mut self, request: &Finished<'_>) -> bool {
         let counts = &mut self.requests;
         counts.total += 1;
         counts.hijacked += u64::from(request.hijacked);
@@ -159,7 +159,7 @@ impl RequestTotals {
             _ => {}
         }
         self.body_bytes = self.body_bytes.saturating_add(request.body_bytes);
-        self.routes.finished(request);
+        let is_example = self.routes.finished(request);
         // The slow ones that are measured, too, would bias the histograms.
         let sampled = |us: Option<u32>| us.filter(|_| request.sampled);
         let (queue, app) = (request.queue_us, request.app_us);
@@ -169,5 +169,6 @@ impl RequestTotals {
         for (durations, us) in self.times.iter_mut().zip(times) {
             us.into_iter().for_each(|us| durations.record(us));
         }
+        is_example
     }
 }

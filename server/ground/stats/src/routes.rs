@@ -31,6 +31,10 @@ struct Entry {
 /// A weight that no count reaches.
 const NAMED: u64 = 1 << 60;
 
+/// Requests of a route before this number are examples of it, then each [`EXAMPLE`]th.
+const EXAMPLES: u64 = 8;
+const EXAMPLE: u64 = 64;
+
 /// The routes of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
@@ -78,37 +82,41 @@ impl Routes {
         *self = Routes { limit: self.limit, ..Routes::default() };
     }
 
+    /// Counts a request. Returns whether it is an example of its route: one of the first, and each [`EXAMPLE`]th.
     #[inline]
-    pub(crate) fn finished(&mut self, request: &Finished<'_>) {
+    pub(crate) fn finished(&mut self, request: &Finished<'_>) -> bool {
         if self.limit == 0 {
-            return;
+            return false;
         }
-        match request.route {
-            RouteOf::Kind(kind) => &mut self.kinds[kind as usize],
+        let (is_example, counts) = match request.route {
+            RouteOf::Kind(kind) => (false, &mut *self.kinds[kind as usize]),
             RouteOf::Named(name) => self.place(name, NAMED),
             RouteOf::Path { method, path } => {
                 let mut buffer = Buffer::default();
                 let name = buffer.of_request(method, path);
                 if matches!(request.status, 0 | 400 | 404 | 405) && !self.places.contains_key(name) {
-                    &mut self.kinds[RouteKind::NotFound as usize]
+                    (false, &mut *self.kinds[RouteKind::NotFound as usize])
                 } else {
                     self.place(name, 0)
                 }
             }
-        }
-        .record(request);
+        };
+        counts.record(request);
+        is_example
     }
 
-    /// Returns the counts of a route, which may take the place of another one. `more`: what its weight has beyond the requests.
+    /// Returns the counts of a route, which may take the place of another one, and whether the request is an example of it. `more`: what its weight
+    /// has beyond the requests.
     #[inline]
-    fn place(&mut self, name: &str, more: u64) -> &mut RouteCounts {
+    fn place(&mut self, name: &str, more: u64) -> (bool, &mut RouteCounts) {
         let known = self.places.get(name).copied();
         let Some(at) = known.or_else(|| self.make_place(name, more)) else {
-            return &mut self.kinds[RouteKind::Other as usize];
+            return (false, &mut *self.kinds[RouteKind::Other as usize]);
         };
         let entry = &mut self.entries[at];
         entry.weight = (entry.weight + 1) | more;
-        &mut entry.counts
+        let number = entry.weight & !NAMED;
+        (number < EXAMPLES || number.is_multiple_of(EXAMPLE), &mut entry.counts)
     }
 
     /// Returns the place of a new route; `None` for a path where all places are those of names.

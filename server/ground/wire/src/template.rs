@@ -98,6 +98,10 @@ words! {
         RESPONSE_MEMORY = "response_memory",
         RESPONSE_SPOOL = "response_spool",
         WARMUP = "warmup",
+        /// A request to repeat: route, scheme, authority and target, then a line for each field.
+        WARM = "warm",
+        WARM_ANYWAY = "warm_anyway",
+        WARM_MS = "warm_ms",
         SENDFILE = "sendfile",
         UNLINK = "unlink",
         SERVICE = "service",
@@ -115,6 +119,8 @@ words! {
         FILES = "files",
         /// The size of the pool of connections to the database.
         CONNECTIONS = "connections",
+        /// A sentence about the requests that were repeated.
+        WARMED = "warmed",
         /// A service begins; its other keys follow.
         SERVICE = "service",
         PLACE = "place",

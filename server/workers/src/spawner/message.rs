@@ -34,6 +34,8 @@ pub(crate) struct Booted {
     pub(crate) files: Vec<String>,
     /// The size of its pool of connections to the database.
     pub(crate) connections: Option<u32>,
+    /// A sentence about the requests that it has repeated; `None` if it got none.
+    pub(crate) warmed: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -122,6 +124,12 @@ pub(super) fn boot(
     put(boot::RESPONSE_MEMORY, number(settings.limits.response_memory));
     put(boot::RESPONSE_SPOOL, settings.limits.response_spool.to_string().into_bytes());
     settings.rack.warmup.iter().for_each(|target| put(boot::WARMUP, target.clone().into_bytes()));
+    let warm_up = &config.warm_up;
+    if !warm_up.requests.is_empty() {
+        put(boot::WARM_MS, number(warm_up.limit.as_millis() as usize));
+        put(boot::WARM_ANYWAY, switch(warm_up.anyway));
+        warm_up.requests.iter().for_each(|request| put(boot::WARM, request.clone()));
+    }
     for rule in &settings.sendfile {
         put(boot::SENDFILE, [rule.prefix.as_bytes(), rule.folder.as_os_str().as_bytes()].join(&b'\n'));
     }
@@ -212,6 +220,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
                 files: all(booted::FILES).map(|pair| pair[1].to_owned()).collect(),
                 connections: value(booted::CONNECTIONS).parse().ok(),
+                warmed: Some(value(booted::WARMED).to_owned()).filter(|text| !text.is_empty()),
             })
         }
         [report::FILES, ref lines @ ..] => {
@@ -303,6 +312,7 @@ mod tests {
                 environment: Vec::new(),
                 unlink: Vec::new(),
                 replay: None,
+                warm_up: super::super::WarmUp::default(),
                 prepared: Default::default(),
             };
             Some((boot(&config, &settings.default_pool(), 1, 1, 1), settings))
@@ -342,6 +352,7 @@ mod tests {
             jobs,
             files: files_too,
             connections: Some(5),
+            warmed: Some("warmed by 8 requests".to_owned()),
         };
         let booted = TemplateMessage::Booted(booted);
         let words = [
@@ -350,6 +361,8 @@ mod tests {
             "2.2",
             "connections",
             "5",
+            "warmed",
+            "warmed by 8 requests",
             "note",
             "no YJIT",
             "fibers",

@@ -33,6 +33,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 pub(crate) use template::{Template, TemplateReport};
 
 /// The start configuration of a template, and the content of its `boot` message.
@@ -52,8 +53,21 @@ pub struct BootConfig {
     pub unlink: Vec<PathBuf>,
     /// Makes the template repeat requests ([`docs/internals/processes.md`]): the time limit in milliseconds, and their folder behind a line feed.
     pub replay: Option<Vec<u8>>,
+    /// Requests that the template sends to the app before it forks workers.
+    pub warm_up: WarmUp,
     /// The process for the first template, if it has been started already.
     pub prepared: Handoff,
+}
+
+/// Requests of clients, without their secrets, that a template repeats so that its workers begin warm.
+#[derive(Debug, Clone, Default)]
+pub struct WarmUp {
+    /// How long it may take.
+    pub limit: Duration,
+    /// Whether they may be repeated where nothing prevents the app from writing to its database.
+    pub anyway: bool,
+    /// In the lines of `warm` ([`docs/internals/processes.md`]).
+    pub requests: Vec<Vec<u8>>,
 }
 
 /// An order to fork a process for a service of the app.

@@ -80,6 +80,7 @@ impl Supervisor {
 
     /// Handles the report that a template other than the first has loaded the app.
     fn booted(&mut self, generation: Generation, booted: Booted) {
+        let warmed = booted.warmed.clone();
         self.app_loaded(generation, booted);
         let brought_by = self.reconciler.brought_by(generation);
         let Some(template) = self.templates.get(&generation) else { return };
@@ -87,8 +88,11 @@ impl Supervisor {
         let _ = template.process.tell(&message::unlink(&self.options.boot.unlink));
         if let Some(facts) = template.facts.clone().filter(|_| brought_by != Some(ReloadKind::Refork)) {
             facts.notes(self.has_fibers()).for_each(|note| self.log(note));
-            if brought_by.is_none() {
-                self.log("a new template has loaded the app".to_owned());
+            match (brought_by, warmed) {
+                (None, None) => self.log("a new template has loaded the app".to_owned()),
+                (None, Some(warmed)) => self.log(format!("a new template has loaded the app; {warmed}")),
+                (Some(_), Some(warmed)) => self.reconciler.warmed(generation, warmed),
+                (Some(_), None) => {}
             }
             self.declared(generation, facts);
         }

@@ -103,7 +103,7 @@ module Firebrick
       def load_and_warm_up
         apply_puma_file
         load_app
-        facts_of_the_app.tap { warm_up }
+        facts_of_the_app + warm_up
       end
 
       def load_app

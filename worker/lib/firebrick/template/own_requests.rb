@@ -4,14 +4,33 @@ module Firebrick
   class Template
     # The part of the boot that makes requests of its own.
     module OwnRequests
+      # The longest time that a new worker sends requests to itself.
+      WORKER_SECONDS = 0.5
+
       private
 
+      # Requests the paths of `rack.warmup`, and repeats requests of clients. Returns facts for `booted`.
       def warm_up
-        paths = @settings.fetch(Key::WARMUP, [])
+        request_paths(@settings.fetch(Key::WARMUP, []))
+        text = repeat_requests(@settings.fetch(Key::WARM, []))
+        text ? [[Wire::Booted::WARMED, text]] : []
+      end
+
+      def request_paths(paths)
         return if paths.empty?
 
         require "firebrick/template/warmup"
         Warmup.new(@app, @base).run(paths)
+      end
+
+      def repeat_requests(requests)
+        return if requests.empty?
+
+        require "firebrick/template/warm_up"
+        warm_up = WarmUp.new(@app, @base, requests, anyway: flag?(Key::WARM_ANYWAY))
+        # The last hook: the app's own come first.
+        Firebrick.after_fork { warm_up.run_once(WORKER_SECONDS) }
+        warm_up.run(Integer(one(Key::WARM_MS)) / 1e3)
       end
 
       # Repeats requests for `firebrick deaths --replay`, whose only purpose this process is then.

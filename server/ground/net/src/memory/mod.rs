@@ -185,7 +185,9 @@ pub fn refuse() -> String {
     REFUSED.fetch_add(1, Ordering::Relaxed);
     let limit = LEDGER.usage().limit();
     match awaits_disk::is_behind() {
-        true => format!("the disk of temp_dir is too slow for the responses that wait for it (limits.memory is {limit})"),
+        true => format!(
+            "the disk of temp_dir is too slow for the responses that wait for it (limits.memory is {limit})"
+        ),
         false => format!("the memory for clients is used up (limits.memory is {limit})"),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::entry::{Category, long};
 use super::section::section;
-use crate::kind::lists::{RequestPaths, Steps};
+use crate::kind::lists::{PathPrefixes, RequestPaths, Steps};
 use crate::kind::numbers::{Count, Period};
 use crate::value::step::Step;
 
@@ -36,6 +36,23 @@ section! { Category::Reload;
         default: "10s",
         more: "The reload ends if the new worker dies, or if one of its routes fails (5xx) more often, takes longer or uses more than in the \
                old workers. Not in development.",
+        reloadable: true,
+    }
+    /// Time for the new template to repeat recent requests before it forks
+    warm: Duration = Period::ANY, {
+        key: "reload.warm",
+        flags: &[long("reload-warm", "TIME")],
+        default: "5s",
+        more: "Workers then begin with the code, caches and call sites of these requests. Only GET requests, without cookies and other secrets, and \
+               only if Active Record can prevent writes, or for `reload.warm_paths`. With 0 nothing is repeated. Not in development. See docs/reload.md.",
+        reloadable: true,
+    }
+    /// Paths whose requests the new template may repeat, with all below them
+    warm_paths: Vec<String> = PathPrefixes, {
+        key: "reload.warm_paths",
+        flags: &[long("reload-warm-paths", "PATHS")],
+        default_shown: Some("all, if Active Record is there to prevent writes"),
+        more: "They are repeated even where nothing prevents writes, and requests for other paths are not.",
         reloadable: true,
     }
     /// Number of workers to replace at a time

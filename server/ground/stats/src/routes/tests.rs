@@ -57,9 +57,22 @@ fn paths_become_routes_only_by_responses_of_the_app() {
 }
 
 #[test]
+fn the_first_requests_of_a_route_are_examples_and_then_some() {
+    let mut kept = routes(1);
+    for route in [RouteOf::Named("posts#show"), RouteOf::Path { method: b"GET", path: b"/a/7" }] {
+        kept.reset();
+        let examples: Vec<u64> = (1..200).filter(|_| kept.finished(&request(route))).collect();
+        assert_eq!(examples, [1, 2, 3, 4, 5, 6, 7, 64, 128, 192], "{route:?}");
+    }
+    assert!(!kept.finished(&Finished { status: 404, ..path("/none") }));
+    assert!(!kept.finished(&request(RouteOf::Kind(RouteKind::File))));
+    assert!(!routes(0).finished(&path("/a")));
+}
+
+#[test]
 fn parts_add_up_to_the_time() {
     let mut kept = routes(10);
-    (0..10).for_each(|_| kept.finished(&path("/a")));
+    (0..10).for_each(|_| _ = kept.finished(&path("/a")));
     // Not measured: as much as those before.
     (0..10).for_each(|_| {
         kept.finished(&Finished { cpu_us: None, gvl_us: None, used: Used::default(), ..path("/a") });

@@ -114,6 +114,10 @@ impl Reconciler {
                     *loaded = true;
                     let seconds = self.reload_seconds();
                     self.step(format!("the app is loaded ({seconds:.1} s)"));
+                    let new = self.rules.reload.course.new;
+                    if let Some(text) = self.generation(new).and_then(|generation| generation.warmed.take()) {
+                        self.step(text);
+                    }
                 } else if is_gone(facts.new) {
                     self.revert("its template has ended");
                 } else if facts.new.ready > 0 {

@@ -1,0 +1,355 @@
+//! Keeps recent requests of each route. The template of a new release repeats them before it forks workers (`reload.warm`).
+//!
+//! Why: the first request of a route after a reload takes two to five times as long as the others, because it loads code and fills caches. What the
+//! template has loaded, compiled and cached, all workers share.
+//!
+//! Contract:
+//! 1. Only GET requests without a body that the app has answered with 2xx, 3xx or 304 within [`SLOWEST`] are kept: safe methods (RFC 9110, 9.2.1) with
+//!    ordinary responses.
+//! 2. Nothing of a client is kept but the target and the fields of [`FIELDS`]. A request whose path or query has a secret ([`text::secret`])
+//!    is not kept. A request without cookies and credentials is preferred: the app answers it in the same way without them.
+//! 3. At most [`MOST_ROUTES`] routes with [`EACH`] targets each are kept, each of at most [`LONGEST`] bytes. They count as requests in the memory
+//!    budget. [`RecentRequests::of_release`] returns at most [`MOST_BYTES`], frequent routes first.
+//! 4. Requests that the statistics do not choose as examples of their route cost nothing.
+
+use handler::path::Path;
+use handler::{Ending, Request};
+use net::memory::{MemoryClass, Reserved};
+use settings::Settings;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use text::route::Buffer;
+use text::secret;
+use workers::spawner::WarmUp;
+
+const MOST_ROUTES: usize = 200;
+/// The newest targets of a route.
+const EACH: usize = 3;
+/// The longest request that is kept, in bytes.
+const LONGEST: usize = 2 << 10;
+/// The most that a template gets, in bytes.
+const MOST_BYTES: usize = 128 << 10;
+/// Responses that take longer are streams, or would use up the time of a reload.
+const SLOWEST: Duration = Duration::from_secs(2);
+
+/// The fields that are repeated: those by which apps choose between forms of the same page.
+const FIELDS: [&[u8]; 6] =
+    [b"accept", b"accept-encoding", b"accept-language", b"turbo-frame", b"user-agent", b"x-requested-with"];
+
+/// A request in the form of the `boot` message (`docs/internals/processes.md`).
+#[derive(Debug)]
+struct Kept {
+    /// Path and query.
+    target: Box<[u8]>,
+    path: Box<[u8]>,
+    /// Whether it had neither cookies nor credentials.
+    is_anonymous: bool,
+    message: Box<[u8]>,
+    _reserved: Reserved,
+}
+
+#[derive(Debug, Default)]
+struct Route {
+    /// The number of examples that the route has had, a measure of how often it is requested.
+    seen: u64,
+    /// The newest last.
+    kept: VecDeque<Kept>,
+}
+
+/// The requests of all front threads.
+#[derive(Debug, Default)]
+pub(crate) struct RecentRequests(Mutex<HashMap<Box<str>, Route>>);
+
+impl RecentRequests {
+    /// Keeps a request that has ended, if it may be repeated. `name`: the app's name for its route.
+    #[cold]
+    pub(crate) fn offer(&self, ending: &Ending<'_>, name: Option<&str>) {
+        let Some(request) = ending.request.filter(|request| may_be_repeated(ending, request)) else { return };
+        let mut buffer = Buffer::default();
+        let name = name.unwrap_or_else(|| buffer.of_request(request.method(), request.path()));
+        let target = target(request);
+        let Some(message) = message(name, request, &target) else { return };
+        let field = |name: &str| request.fields.get(name).is_some();
+        let kept = Kept {
+            path: request.path().into(),
+            is_anonymous: !field("cookie") && !field("authorization"),
+            _reserved: Reserved::new(MemoryClass::Requests, (message.len() + 2 * target.len()) as u64),
+            target: target.into(),
+            message: message.into(),
+        };
+        let mut routes = self.routes();
+        if !routes.contains_key(name) && routes.len() >= MOST_ROUTES {
+            let rarest = routes.iter().min_by_key(|(_, route)| route.seen).map(|(name, _)| name.clone());
+            rarest.map(|name| routes.remove(&name));
+        }
+        match routes.get_mut(name) {
+            Some(route) => route.add(kept),
+            None => routes.entry(name.into()).or_default().add(kept),
+        }
+    }
+
+    /// Returns the requests that the template of a release with these settings repeats, and for how long.
+    pub(crate) fn of_release(&self, settings: &Settings) -> WarmUp {
+        let reload = &settings.reload;
+        let mut warm_up =
+            WarmUp { limit: reload.warm, anyway: !reload.warm_paths.is_empty(), ..WarmUp::default() };
+        if reload.warm.is_zero() || settings.process.environment == "development" {
+            return warm_up;
+        }
+        let routes = self.routes();
+        let mut frequent: Vec<&Route> = routes.values().collect();
+        frequent.sort_by_key(|route| std::cmp::Reverse(route.seen));
+        let chosen = |kept: &&Kept| is_chosen(&kept.path, &reload.warm_paths);
+        let mut left = MOST_BYTES;
+        for kept in frequent.iter().flat_map(|route| route.kept.iter().filter(chosen)) {
+            let Some(rest) = left.checked_sub(kept.message.len()) else { break };
+            left = rest;
+            warm_up.requests.push(kept.message.to_vec());
+        }
+        warm_up
+    }
+
+    fn routes(&self) -> MutexGuard<'_, HashMap<Box<str>, Route>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Route {
+    fn add(&mut self, new: Kept) {
+        self.seen += 1;
+        if !new.is_anonymous && self.kept.iter().any(|kept| kept.is_anonymous) {
+            return;
+        }
+        self.kept.retain(|kept| kept.target != new.target && (kept.is_anonymous || !new.is_anonymous));
+        if self.kept.len() >= EACH {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(new);
+    }
+}
+
+fn may_be_repeated(ending: &Ending<'_>, request: &Request) -> bool {
+    let field = |name: &str| request.fields.get(name).is_some();
+    ending.trace.worker.get() != 0
+        && matches!(ending.status, 200..400)
+        && !ending.hijacked
+        && !ending.broken
+        && ending.failure.is_none()
+        && request.method() == b"GET"
+        && ending.ended.saturating_duration_since(ending.started) <= SLOWEST
+        && !["range", "upgrade", "content-length", "transfer-encoding"].into_iter().any(field)
+}
+
+/// Returns whether the path is one of these or below one; without any, each is.
+fn is_chosen(path: &[u8], prefixes: &[String]) -> bool {
+    let path = Path::new(path);
+    prefixes.is_empty() || prefixes.iter().any(|prefix| path.below(prefix.as_bytes()).is_some())
+}
+
+/// Returns path and query, also of an absolute target.
+fn target(request: &Request) -> Vec<u8> {
+    match request.query() {
+        b"" => request.path().to_vec(),
+        query => [request.path(), query].join(&b'?'),
+    }
+}
+
+/// Writes the lines of a request: the route, the scheme, the authority, the target, then a line for each field. `None` if it has a secret, is too long,
+/// or cannot be written in lines.
+fn message(route: &str, request: &Request, target: &[u8]) -> Option<Vec<u8>> {
+    let mut path = request.path().to_vec();
+    let mut query = request.query().to_vec();
+    if !request.path().starts_with(b"/") || secret::path(&mut path) || secret::form(&mut query) {
+        return None;
+    }
+    let mut lines: Vec<&[u8]> = vec![route.as_bytes(), if request.https { b"https" } else { b"http" }];
+    let authority = request.authority.slice(request.fields.text());
+    lines.extend([authority, target]);
+    let fields: Vec<Vec<u8>> = request
+        .fields
+        .iter()
+        .filter(|(name, _)| FIELDS.iter().any(|one| name.eq_ignore_ascii_case(one)))
+        .map(|(name, value)| [name, value].join(&b": "[..]))
+        .collect();
+    lines.extend(fields.iter().map(Vec::as_slice));
+    let is_line = |line: &&[u8]| !line.iter().any(|byte| matches!(byte, 0 | b'\n'));
+    let bytes = lines.iter().map(|line| line.len() + 1).sum::<usize>();
+    (lines.iter().all(is_line) && bytes <= LONGEST).then(|| lines.join(&b'\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handler::testing::{peer, request, request_to};
+    use handler::{Failure, Trace};
+    use proptest::prelude::*;
+    use std::time::Instant;
+
+    struct Ended {
+        status: u16,
+        worker: u16,
+        took: Duration,
+        broken: bool,
+        failed: bool,
+        hijacked: bool,
+    }
+
+    const GOOD: Ended =
+        Ended { status: 200, worker: 1, took: Duration::ZERO, broken: false, failed: false, hijacked: false };
+
+    fn offer(recent: &RecentRequests, request: &Request, ended: &Ended, name: Option<&str>) {
+        let (trace, peer, started) = (Trace::default(), peer(), Instant::now());
+        trace.worker.set(ended.worker);
+        let failure = ended.failed.then(|| Failure::busy("no seat"));
+        recent.offer(
+            &Ending {
+                request: Some(request),
+                failure: failure.as_ref(),
+                peer: &peer,
+                trace: &trace,
+                status: ended.status,
+                body_bytes: 0,
+                started,
+                ended: started + ended.took,
+                broken: ended.broken,
+                hijacked: ended.hijacked,
+            },
+            name,
+        );
+    }
+
+    fn texts(recent: &RecentRequests) -> Vec<String> {
+        let mut all: Vec<String> = recent
+            .routes()
+            .values()
+            .flat_map(|route| {
+                route.kept.iter().map(|kept| String::from_utf8_lossy(&kept.message).into_owned())
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_request_is_kept_with_what_the_page_depends_on_and_nothing_of_its_client() {
+        let fields = [
+            ("Accept-Language", "de"),
+            ("Cookie", "session=1"),
+            ("Authorization", "Basic x"),
+            ("X-Forwarded-For", "192.0.2.1"),
+            ("If-None-Match", "\"1\""),
+        ];
+        let recent = RecentRequests::default();
+        offer(&recent, &request("GET", "/posts/1?page=2", &fields), &GOOD, Some("posts#show"));
+        offer(&recent, &request("GET", "/plain/7", &[]), &GOOD, None);
+        assert_eq!(
+            texts(&recent),
+            [
+                "GET /plain/:id\nhttp\nexample.org\n/plain/7",
+                "posts#show\nhttp\nexample.org\n/posts/1?page=2\nAccept-Language: de"
+            ]
+        );
+    }
+
+    #[test]
+    fn only_what_may_be_repeated_is_kept() {
+        let recent = RecentRequests::default();
+        let keep = |method: &str, target: &str, fields: &[(&str, &str)], ended: &Ended| {
+            offer(&recent, &request(method, target, fields), ended, None);
+            !recent.routes().drain().collect::<Vec<_>>().is_empty()
+        };
+        assert!(keep("GET", "/", &[], &GOOD));
+        assert!(keep("GET", "/", &[], &Ended { status: 304, ..GOOD }));
+        for method in ["POST", "HEAD", "DELETE", "get"] {
+            assert!(!keep(method, "/", &[], &GOOD), "{method}");
+        }
+        for status in [0, 101, 400, 404, 500] {
+            assert!(!keep("GET", "/", &[], &Ended { status, ..GOOD }), "{status}");
+        }
+        for field in ["Range", "Upgrade", "Content-Length", "Transfer-Encoding"] {
+            assert!(!keep("GET", "/", &[(field, "1")], &GOOD), "{field}");
+        }
+        for target in ["/reset?token=abc", "/password_resets/k3j5h2g5", "*"] {
+            assert!(!keep("GET", target, &[], &GOOD), "{target}");
+        }
+        assert!(!keep("GET", &format!("/{}", "a".repeat(LONGEST)), &[], &GOOD));
+        assert!(!keep("GET", "/", &[], &Ended { took: SLOWEST * 2, ..GOOD }));
+        assert!(!keep("GET", "/", &[], &Ended { worker: 0, ..GOOD }), "a file");
+        assert!(!keep("GET", "/", &[], &Ended { broken: true, ..GOOD }));
+        assert!(!keep("GET", "/", &[], &Ended { failed: true, ..GOOD }));
+        assert!(!keep("GET", "/", &[], &Ended { hijacked: true, ..GOOD }));
+    }
+
+    #[test]
+    fn a_route_keeps_its_newest_targets_and_prefers_those_without_cookies() {
+        let recent = RecentRequests::default();
+        let cookie = [("Cookie", "a=b")];
+        for number in 1..=5 {
+            offer(&recent, &request("GET", &format!("/posts/{number}"), &cookie), &GOOD, None);
+        }
+        let targets = || -> Vec<String> {
+            texts(&recent).iter().map(|text| text.split('\n').nth(3).unwrap().to_owned()).collect()
+        };
+        assert_eq!(targets(), ["/posts/3", "/posts/4", "/posts/5"]);
+        offer(&recent, &request("GET", "/posts/9", &[]), &GOOD, None);
+        assert_eq!(targets(), ["/posts/9"]);
+        offer(&recent, &request("GET", "/posts/5", &cookie), &GOOD, None);
+        offer(&recent, &request("GET", "/posts/9", &[]), &GOOD, None);
+        assert_eq!(targets(), ["/posts/9"]);
+    }
+
+    #[test]
+    fn the_number_of_routes_is_bounded_and_frequent_ones_stay() {
+        let recent = RecentRequests::default();
+        (0..3).for_each(|_| offer(&recent, &request("GET", "/often", &[]), &GOOD, None));
+        for number in 0..2 * MOST_ROUTES {
+            offer(&recent, &request("GET", "/x", &[]), &GOOD, Some(&format!("route{number}")));
+        }
+        let texts = texts(&recent);
+        assert_eq!(texts.len(), MOST_ROUTES);
+        assert!(texts.iter().any(|text| text.contains("/often")));
+    }
+
+    #[test]
+    fn a_release_gets_what_its_settings_allow() {
+        let recent = RecentRequests::default();
+        for path in ["/a/1", "/b", "/ab"] {
+            offer(&recent, &request("GET", path, &[]), &GOOD, None);
+        }
+        let mut settings = Settings::defaults(std::path::Path::new("/app"));
+        settings.process.environment = "production".to_owned();
+        settings.reload.warm = Duration::from_secs(3);
+        let given = recent.of_release(&settings);
+        assert_eq!((given.requests.len(), given.limit, given.anyway), (3, Duration::from_secs(3), false));
+        settings.reload.warm_paths = vec!["/a".to_owned()];
+        let given = recent.of_release(&settings);
+        assert_eq!((given.requests.len(), given.anyway), (1, true));
+        settings.process.environment = "development".to_owned();
+        assert!(recent.of_release(&settings).requests.is_empty());
+        settings.process.environment = "production".to_owned();
+        settings.reload.warm = Duration::ZERO;
+        assert!(recent.of_release(&settings).requests.is_empty());
+    }
+
+    proptest! {
+        /// The template splits the message at line feeds, and the `boot` message at NUL.
+        #[test]
+        fn lines_are_lines(
+            target in prop::collection::vec(any::<u8>(), 0..40),
+            host in prop::collection::vec(any::<u8>(), 0..10),
+            value in "[ -~\\n]{0,20}",
+        ) {
+            let target = [b"/".as_slice(), &target].concat();
+            let recent = RecentRequests::default();
+            let request = request_to(&host, b"GET", &target, &[("User-Agent", &value), ("Cookie", "c")]);
+            offer(&recent, &request, &GOOD, Some("route"));
+            for kept in recent.routes().values().flat_map(|route| route.kept.iter()) {
+                prop_assert!(kept.message.len() <= LONGEST && !kept.message.contains(&0));
+                let lines: Vec<&[u8]> = kept.message.split(|&byte| byte == b'\n').collect();
+                prop_assert_eq!(lines.len(), 5);
+                prop_assert_eq!(lines[3], &*kept.target);
+            }
+        }
+    }
+}
