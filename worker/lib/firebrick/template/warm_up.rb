@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/template/warm/priority"
 require "firebrick/template/warm/request"
 require "firebrick/template/warm/rounds"
 require "firebrick/template/warm/scout"

@@ -27,7 +27,7 @@ module Firebrick
 
         # deadline:: by the monotonic clock, in seconds
         def run(deadline)
-          WriteGuard.hold { settle(deadline) }
+          WriteGuard.hold { Warm.in_background { settle(deadline) } }
         ensure
           Connections.close
         end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "timeout"
-require "firebrick/template/warm/connections"
+require "firebrick/template/warm/leftovers"
 
 module Firebrick
   class Template
@@ -47,12 +47,10 @@ module Firebrick
         # In the scout. Does not return.
         def rehearse(reader, writer)
           reader.close
+          Warm.yield_processor
           writer.sync = true
-          # Timeout's own thread is not one of the app's.
-          Timeout.timeout(1) { nil }
-          before = [Thread.list, Connections.new]
-          try_all(writer, now + @limit)
-          writer.puts("left #{leftovers(*before)}".strip)
+          left = Leftovers.of { try_all(writer, now + @limit) }
+          writer.puts("left #{one_line(left)}".strip)
         rescue Exception => e # rubocop:disable Lint/RescueException
           writer.puts("left #{one_line(e.message)}")
         ensure
@@ -81,19 +79,6 @@ module Firebrick
           raise if e.is_a?(SignalException)
 
           "bad #{WriteGuard.prevented?(e) ? 'it writes' : one_line(e.class.name)},"
-        end
-
-        def leftovers(threads, connections)
-          Connections.close
-          started = (Thread.list - threads).select { |thread| thread.alive? && !fork_safe?(thread) }
-          return "a thread runs on: #{one_line(started.first.inspect)}" if started.any?
-
-          left = connections.left or return "open connections cannot be found without /proc"
-          "a connection to #{left.first} stays open" if left.any?
-        end
-
-        def fork_safe?(thread)
-          thread.thread_variable_get(:fork_safe) || thread[:fork_safe]
         end
 
         def one_line(text)
