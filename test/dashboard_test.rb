@@ -281,7 +281,7 @@ class DashboardTest < BrowserCase
     page.wait("document.querySelector('#deaths').innerText.includes('signal 9 (KILL)')")
     assert_equal "Since the start: 1 signal.", page.evaluate("document.querySelector('#counted').innerText")
     reload = Thread.new { own.command_line("reload", own.dir) }
-    page.wait("document.querySelector('#reload').innerText.match(/Reload, watching: one worker serves 10 % of the requests for [45]\\d s more/)", within: 40)
+    page.wait("document.querySelector('#reload').innerText.match(/Reload, watching: one worker serves up to 25 % of the requests for [45]\\d s more/)", within: 40)
     page.wait("[...document.querySelectorAll('#workers tr')].some((row) => row.cells[1].innerText === '2')")
     assert_fits page
     picture(page, "reload")

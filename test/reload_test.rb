@@ -147,10 +147,10 @@ class ReloadTest < Case
     assert_equal [{}, nil, nil], [outcomes.call, *own.stats["reloads"].values_at("running", "last")]
     watched = Thread.new { reload(own) }
     wait_until("the reload to watch") { own.stats.dig("reloads", "running", "stage") == "watching" }
-    assert_match(/\Aone worker serves 10 % of the requests for [456]\d s more\z/, own.stats.dig("reloads", "running", "text"))
+    assert_match(/\Aone worker serves up to 25 % of the requests for [456]\d s more\z/, own.stats.dig("reloads", "running", "text"))
     assert_equal [0, 1], own.stats["workers"].map { |worker| worker["phase"] }.uniq.sort
     top, _, code = own.command_line("top", own.dir, "--once")
-    assert_equal [0, true], [code, top.include?("Reload watching: one worker serves 10 % of the requests for ")], top
+    assert_equal [0, true], [code, top.include?("Reload watching: one worker serves up to 25 % of the requests for ")], top
     assert_match(/^reload +watching: one worker/, own.command_line("stats", own.dir).first)
     own.command_line("reload", own.dir, "--undo")
     assert_equal 1, watched.value.last

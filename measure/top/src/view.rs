@@ -254,8 +254,8 @@ pub(crate) mod tests {
             app_us: (workers > 0).then_some(11_000),
             ..Finished::default()
         };
-        (0..244).for_each(|_| recorder.finished(&served(200, 12_000)));
-        (0..2).for_each(|_| recorder.finished(&served(500, 200_000)));
+        (0..244).for_each(|_| _ = recorder.finished(&served(200, 12_000)));
+        (0..2).for_each(|_| _ = recorder.finished(&served(500, 200_000)));
         let mut later = server(workers, &recorder);
         later.cpu_ms += 500;
         if let Some(worker) = later.workers.first_mut() {

@@ -196,7 +196,7 @@ fn a_reload_is_shown_with_its_step_and_its_end() {
     let mut state = state(3);
     assert!(!text(&state, 80, 24).contains("Reload") && !text(&state, 80, 24).contains("gen"));
     let sample = &mut state.view.as_mut().unwrap().sample;
-    let (stage, step) = ("watching", "one worker serves 10 % of the requests for 6 s more");
+    let (stage, step) = ("watching", "one worker serves up to 10 % of the requests for 6 s more");
     sample.server.workers[2].phase = 1;
     sample.server.phase = 1;
     sample.server.reloads = reloads(serde_json::json!({

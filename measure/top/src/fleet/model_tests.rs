@@ -72,10 +72,11 @@ fn totals_are_those_of_one_server_that_counted_all() {
     let before = Snapshot::of([&one]);
     for ms in [10, 20, 30, 40] {
         (0..100).for_each(|_| {
-            one.finished(&Finished { status: 200, total_us: ms * 1_000, ..Finished::default() })
+            one.finished(&Finished { status: 200, total_us: ms * 1_000, ..Finished::default() });
         });
     }
-    (0..4).for_each(|_| one.finished(&Finished { status: 500, total_us: 900_000, ..Finished::default() }));
+    (0..4)
+        .for_each(|_| _ = one.finished(&Finished { status: 500, total_us: 900_000, ..Finished::default() }));
     let expected = Snapshot::of([&one]).total_ms.since(&before.total_ms);
     assert_eq!(
         DurationSummary { sum: expected.sum, mean: expected.mean, ..totals.total_ms.clone() },

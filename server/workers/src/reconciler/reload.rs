@@ -284,7 +284,7 @@ impl Reconciler {
             _ if reload.is_refork() => format!("{ready} of {wanted} workers are forked from a warm one"),
             State::Watching { until } => {
                 let (share, left) = (reload.plan.share, left(until));
-                format!("one worker serves {share} % of the requests for {left:.0} s more")
+                format!("one worker serves up to {share} % of the requests for {left:.0} s more")
             }
             State::Rolling { .. } => format!("{ready} of {wanted} workers run the new code"),
             State::Settling { until, .. } => {

@@ -55,7 +55,7 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
     assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
     until(&mut world, "watching");
     world.now += 4 * SECOND;
-    let text = "one worker serves 10 % of the requests for 6 s more";
+    let text = "one worker serves up to 10 % of the requests for 6 s more";
     assert_eq!(shown(&world), ("watching", text.to_owned()));
     until(&mut world, "settling");
     assert_eq!(shown(&world).1, "for 30 s more `firebrick reload --undo` goes back at once");

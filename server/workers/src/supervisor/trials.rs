@@ -8,7 +8,7 @@ use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
 use crate::spawner::BootConfig;
-use crate::trial::{self, Figures, ShareGrowth, verdict};
+use crate::trial::{Figures, MemoryTrend, ShareGrowth, Weighed, verdict};
 use handler::Trace;
 use queue::Tally;
 use settings::Machine;
@@ -30,6 +30,7 @@ pub(super) struct Trials {
     begun: BTreeMap<Serial, Tally>,
     /// The share of the worker on trial; `None` without one.
     growth: Option<ShareGrowth>,
+    memory: MemoryTrend,
     /// When the routes are compared next.
     compares_at: Option<Instant>,
 }
@@ -71,6 +72,7 @@ impl Trials {
     /// Starts the comparison from these totals.
     fn watch(&mut self, tallies: BTreeMap<Serial, Tally>, growth: ShareGrowth) {
         (self.begun, self.growth, self.compares_at) = (tallies, Some(growth), None);
+        self.memory = MemoryTrend::default();
     }
 
     /// Returns whether it is time to compare the routes, which costs more than looking at totals.
@@ -193,7 +195,9 @@ impl Supervisor {
 
     /// Starts the comparison of worker `new` with the others.
     pub(super) fn watch(&mut self, new: Serial, share: u32, time: Duration) {
-        self.trials.watch(self.tallies(), ShareGrowth::new(share * 10, time, Instant::now()));
+        let tallies = self.tallies();
+        let growth = ShareGrowth::new(share * 10, tallies.len(), time, Instant::now());
+        self.trials.watch(tallies, growth);
         self.shared.comparison().begin(new);
     }
 
@@ -201,13 +205,17 @@ impl Supervisor {
     pub(super) fn judge(&mut self) {
         let now = Instant::now();
         let Some((new, over)) = self.reconciler.watched(now) else { return self.shared.comparison().end() };
-        let [ours, theirs] = self.trials.since(new, &self.tallies());
+        let tallies = self.tallies();
+        let [ours, theirs] = self.trials.since(new, &tallies);
+        let shared = self.shared.clone();
+        let comparison = shared.comparison();
+        let compares = self.trials.compares(now, over);
+        let against =
+            if compares { comparison.against().or_else(|| self.weigh(new, ours, &tallies)) } else { None };
         if let Some(growth) = &mut self.trials.growth {
-            let share = growth.share(ours.requests, now);
+            let share = growth.share(ours.requests, comparison.is_suspicious(), now);
             self.shared.dispatch(PoolIndex::DEFAULT).set_trial_share(new, share);
         }
-        let comparison = self.shared.comparison();
-        let against = if self.trials.compares(now, over) { comparison.against() } else { None };
         let named = |why: String| match comparison.suspect() {
             Some(suspect) => format!("{why}; most suspicious: {suspect}"),
             None => why,
@@ -215,8 +223,7 @@ impl Supervisor {
         let verdict = against.map(Err).or_else(|| Some(verdict(ours, theirs, over)?.map_err(named)));
         if let Some(verdict) = verdict {
             let by_route = || comparison.summary().map(|summary| format!("; {summary}")).unwrap_or_default();
-            let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text + &by_route()));
-            self.see(Change::Tried(verdict));
+            self.see(Change::Tried(verdict.map(|text| text + &by_route())));
         }
     }
 
@@ -225,17 +232,26 @@ impl Supervisor {
         self.shared.dispatch(PoolIndex::DEFAULT).tallies().collect()
     }
 
-    /// Compares the memory of the worker on trial with that of the others of its pool.
-    fn weigh(&self, new: Serial) -> Result<(), String> {
-        let up = || {
-            self.reconciler
-                .rows()
-                .filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT)
+    /// Compares the memory of the worker on trial with that of the others of its pool. Returns the reason to revert.
+    fn weigh(&mut self, new: Serial, ours: Tally, tallies: &BTreeMap<Serial, Tally>) -> Option<String> {
+        let up = self
+            .reconciler
+            .rows()
+            .filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT);
+        let (mut bytes, mut others) = (0, Vec::new());
+        for row in up {
+            let resident = sys::process::rss_bytes(row.pid);
+            match row.serial == new {
+                true => bytes = resident,
+                false => others.push((resident, tallies.get(&row.serial).map_or(0, |tally| tally.requests))),
+            }
+        }
+        let mean = |sum: u64| sum / (others.len() as u64).max(1);
+        let old = Weighed {
+            requests: mean(others.iter().map(|(_, requests)| requests).sum()),
+            bytes: mean(others.iter().map(|(resident, _)| resident).sum()),
         };
-        let resident = |row: Row| sys::process::rss_bytes(row.pid);
-        let ours = up().find(|row| row.serial == new).map_or(0, resident);
-        let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
-        trial::weigh(ours, &others)
+        self.trials.memory.look(Weighed { requests: ours.requests, bytes }, old)
     }
 }
 

@@ -110,6 +110,13 @@ impl ReleaseComparison {
         Some(parts.join(", "))
     }
 
+    /// Returns whether something speaks against the new release, but not enough to revert.
+    pub fn is_suspicious(&self) -> bool {
+        let routes = self.routes();
+        let alarm = alarm(&routes);
+        worst(&routes, alarm).is_some_and(|(_, finding)| log_odds(&finding, alarm) >= SUSPICIOUS)
+    }
+
     /// Returns the route and the finding that speak most against the new release, however little that is; `None` if nothing does.
     pub fn suspect(&self) -> Option<String> {
         let routes = self.routes();

@@ -1,28 +1,8 @@
-//! Whether memory has room for a new release beside the old one, and whether its worker takes far more than the old ones. Pure.
+//! Whether memory has room for a new release beside the old one. Pure.
 //!
 //! Why: during a reload there is a second template and at least one more worker. If they do not fit, the
 //! kernel would kill processes in the middle of the reload, so it is refused before it begins. If the available memory is unknown,
 //! everything fits.
-
-/// How much more memory a new worker may use than the old ones, which have already grown.
-const LARGER: u64 = 2;
-const LARGER_BY: u64 = 64 << 20;
-
-/// Compares the resident memory of a new worker with that of the old ones, in bytes.
-///
-/// # Errors
-/// Fails if the new worker needs far more memory. The message contains both figures.
-pub fn weigh(new: u64, old: &[u64]) -> Result<(), String> {
-    let mean = old.iter().sum::<u64>().checked_div(old.len() as u64).unwrap_or_default();
-    if mean == 0 || new <= mean * LARGER + LARGER_BY {
-        return Ok(());
-    }
-    Err(format!(
-        "a worker takes {} MiB of resident memory, one of the old code {} MiB",
-        new >> 20,
-        mean >> 20
-    ))
-}
 
 /// Memory figures in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,15 +60,6 @@ mod tests {
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn far_more_memory_is_refused() {
-        assert_eq!(weigh(164 * MIB, &[40 * MIB, 60 * MIB]), Ok(()), "twice the mean and 64 MiB");
-        let error = weigh(165 * MIB, &[40 * MIB, 60 * MIB]).unwrap_err();
-        assert!(error.contains("165 MiB") && error.contains("50 MiB"), "{error}");
-        assert_eq!(weigh(165 * MIB, &[]), Ok(()), "there is nothing to compare with");
-        assert_eq!(weigh(165 * MIB, &[0]), Ok(()), "the system does not tell");
-    }
 
     fn figures(available: u64) -> Figures {
         let available = Some(available * MIB);

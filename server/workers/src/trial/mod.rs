@@ -10,10 +10,11 @@
 //!    [`FALSE_ALARMS`], over all routes and figures together ([`odds`]).
 //! 3. The first [`WARMING`] requests of a route in the new worker count for its failures only: caches and statements are cold.
 //! 4. The share of the worker grows while nothing speaks against it ([`ShareGrowth`]).
+//!    Its memory is compared as often as the routes are ([`MemoryTrend`]).
 //! 5. Without a trial, a request costs one atomic load.
 //!
 //! The files: [`sample`] is one request; [`spread`] the distribution of a figure; [`odds`] the evidence in two counts; [`side`] the requests
-//! of one release and route; [`findings`] compares two sides; [`comparison`] collects, and gives the verdict; [`totals`] judges all requests together.
+//! of one release and route; [`findings`] compares two sides; [`comparison`] collects, and gives the verdict; [`totals`] judges all requests together; [`weight`] the memory.
 
 mod comparison;
 mod findings;
@@ -24,12 +25,14 @@ mod share;
 mod side;
 mod spread;
 mod totals;
+mod weight;
 
 pub use comparison::ReleaseComparison;
-pub use memory::{Figures, weigh};
+pub use memory::Figures;
 pub use sample::TrialSample;
 pub use share::ShareGrowth;
 pub(crate) use totals::verdict;
+pub use weight::{MemoryTrend, Weighed};
 
 /// The probability that a reload of an unchanged app is reverted.
 const FALSE_ALARMS: f64 = 0.001;

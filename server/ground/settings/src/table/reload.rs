@@ -21,12 +21,13 @@ section! { Category::Reload;
                reload. Default paths may also return 4xx. Not in development.",
         reloadable: true,
     }
-    /// Percentage of requests for the first new worker while it is watched
+    /// Largest percentage of requests for the first new worker
     share: u32 = Count { min: 0, max: 100 }, {
         key: "reload.share",
         flags: &[long("reload-share", "PERCENT")],
-        default: "10",
-        more: "With 0 the server replaces the workers without watching the first one. Not in development.",
+        default: "25",
+        more: "The worker begins with 1 %, and gets no more than an old one. With 0 the server replaces the workers without watching the first one. Not in \
+               development.",
         reloadable: true,
     }
     /// Time to watch the first new worker before the others are replaced

@@ -208,7 +208,7 @@ impl Reconciler {
         let Some(time) = watch.filter(|time| !time.is_zero()) else { return self.roll_new() };
         self.rules.reload.state = State::Watching { until: self.now + time };
         self.rules.reload.course.met = true;
-        self.step(format!("one worker serves {share} % of the requests for {} s", time.as_secs_f64()));
+        self.step(format!("one worker serves up to {share} % of the requests for {} s", time.as_secs_f64()));
         if let Some(serial) = self.on_trial() {
             self.acts.push(Act::Try(Trial::Watch { serial, share, time }));
         }
