@@ -30,6 +30,7 @@ use crate::grammar::{grammar, only_dir};
 use crate::interruption;
 use crate::leaks;
 use crate::purge;
+use crate::reload;
 use crate::replay::{self, ReplayWish};
 use crate::set;
 use crate::trust::Trust;
@@ -107,6 +108,13 @@ pub enum Command {
         client: ControlClient,
         /// Reload, or return to the previous code.
         wish: ReloadWish,
+    },
+    /// List what the shadow of the last reload has found.
+    Differences {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        json: bool,
     },
     /// Start the program of a running server again; the old process hands over to the new one.
     Upgrade {
@@ -384,13 +392,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             Ok(Command::Record { dir, client, order, file })
         }
         Some(("reload", given)) => {
+            let wish = reload::wish(given).map_err(mistyped)?;
             let (dir, client) = running(load(2)?)?;
-            let wish = match (given.get_flag("undo"), given.get_flag("in-place")) {
-                (true, _) => ReloadWish::Undo,
-                (false, true) => ReloadWish::InPlace,
-                (false, false) => ReloadWish::Reload,
-            };
-            Ok(Command::Reload { dir, client, wish })
+            Ok(match wish {
+                Some(wish) => Command::Reload { dir, client, wish },
+                None => Command::Differences { dir, client, json: given.get_flag("json") },
+            })
         }
         Some(("upgrade", _)) => {
             let (dir, client) = running(load(2)?)?;

@@ -22,6 +22,7 @@ mod interruption;
 mod leaks;
 mod print;
 mod purge;
+mod reload;
 mod replay;
 mod set;
 mod trust;

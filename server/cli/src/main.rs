@@ -66,6 +66,9 @@ fn run() -> ExitCode {
             control::record::record_command(&dir, &client, &order, &file)
         }
         Ok(Command::Leaks { dir, client, wish }) => control::leaks::leaks_command(&dir, &client, &wish),
+        Ok(Command::Differences { dir, client, json }) => {
+            control::reload::differences_command(&dir, &client, json)
+        }
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),
         Ok(Command::Pause { dir, client, order, wait }) => {

@@ -9,7 +9,7 @@ use crate::profile::ProfileOrder;
 use crate::record::{RecordOrder, RecordedLine};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
-    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
+    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -49,6 +49,9 @@ pub trait Provider {
 
     /// Returns how the last workers ended, newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
+
+    /// Returns what the shadow of the last reload has found; `None` if there was none.
+    fn differences(&self) -> impl Future<Output = Option<ShadowReport>>;
 
     /// Returns the requests that are kept of the death with this number.
     fn kept_requests(&self, death: u64) -> impl Future<Output = Vec<KeptRequest>>;

@@ -4,11 +4,11 @@
 //! Blank lines in between show that the server is alive. The last line tells the outcome. If it is missing,
 //! the client reports that the outcome is unknown.
 
-use crate::client::{ControlClient, Error, explain};
+use crate::client::{ControlClient, Error, ask, explain, show};
 use crate::record::RecordedLine;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use stats::{ReloadStep, ReloadWish};
+use stats::{ReloadStep, ReloadWish, ShadowReport};
 use std::convert::Infallible;
 use std::future::Future as _;
 use std::io::BufRead;
@@ -104,11 +104,34 @@ impl Body for Reply {
 /// Runs `firebrick reload` for the app in `dir`: prints each step. Returns 0 if the requested code serves, else 1.
 pub fn reload_command(dir: &Path, client: &ControlClient, wish: ReloadWish) -> ExitCode {
     let target = match wish {
-        ReloadWish::Reload => "/reload",
-        ReloadWish::InPlace => "/reload?in_place",
-        ReloadWish::Undo => "/reload?undo",
+        ReloadWish::Reload => "/reload".to_owned(),
+        ReloadWish::Shadowed(time) => format!("/reload?shadow={}", time.as_secs_f64()),
+        ReloadWish::InPlace => "/reload?in_place".to_owned(),
+        ReloadWish::Undo => "/reload?undo".to_owned(),
     };
-    command(dir, client, target, "reload")
+    command(dir, client, &target, "reload")
+}
+
+/// Runs `firebrick reload --differences` for the app in `dir`: prints the server's JSON, or a list.
+pub fn differences_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode {
+    show(ask(dir, client, "/differences", json, |report: Option<ShadowReport>| differences(report.as_ref())))
+}
+
+/// Returns the list of the differences.
+fn differences(report: Option<&ShadowReport>) -> String {
+    let Some(report) = report else {
+        return "no reload of this server has compared copies of requests (`firebrick reload --shadow 2m`)\n"
+            .to_owned();
+    };
+    let mut text = format!("{}\n", report.text.lines().next().unwrap_or_default());
+    for one in &report.differences {
+        let (worse, examples) = (if one.worse { "worse: " } else { "" }, one.examples.join(", "));
+        text += &format!("  {}: {worse}{} ({} requests: {examples})\n", one.route, one.describe(), one.seen);
+    }
+    for one in &report.left_out {
+        text += &format!("  not compared: {} ({})\n", one.route, one.why);
+    }
+    text
 }
 
 /// Runs `firebrick upgrade` for the server in `dir`: prints each step. Returns 0 if the new program serves, else 1.

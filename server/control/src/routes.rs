@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use stats::{History, RecentLoad, ReloadStep, ReloadWish, RouteOrder};
 use std::cell::RefCell;
+use std::time::Duration;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
@@ -58,6 +59,10 @@ enum Route {
     Heap(HeapWish),
     BadHeap,
     Reload(ReloadWish),
+    /// The time of a shadow is not a number.
+    BadShadow,
+    /// What the shadow of the last reload has found.
+    Differences,
     Upgrade,
     /// A profile, or which parameter of it is wrong.
     Profile(Result<ProfileOrder, String>),
@@ -315,6 +320,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::Requests { .. }
             | Route::History
             | Route::Deaths(_)
+            | Route::Differences
             | Route::KeptRequests(_)
             | Route::Cache(_)
             | Route::Cached(_)
@@ -384,6 +390,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         // The figures were forgotten before.
         Route::ResetRoutes => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Cached(key) => written(serde_json::to_string_pretty(&source.provider.cached(&key))),
+        Route::Differences => written(serde_json::to_string_pretty(&source.provider.differences().await)),
         Route::KeptRequests(death) => {
             written(serde_json::to_string_pretty(&source.provider.kept_requests(death).await))
         }
@@ -395,6 +402,10 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         // The order was given before.
         Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Unsupported(why) => unsupported(why),
+        Route::BadShadow => refuse(
+            StatusCode::BAD_REQUEST,
+            "shadow is a number of seconds from 0.1 to 86400, such as shadow=120",
+        ),
         Route::BadLimit => refuse(
             StatusCode::BAD_REQUEST,
             "limit is a number from 1, such as limit=20; kept is the number of a death",
@@ -455,7 +466,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 31] = [
+const ENDPOINTS: [Endpoint; 32] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -536,12 +547,19 @@ const ENDPOINTS: [Endpoint; 31] = [
     get(&["/puma/stats"], "the same as /stats in the shape of Puma's stats", |_| Route::PumaStats),
     post(
         &["/reload"],
-        "loads the app again, ?undo goes back, ?in_place where memory is short; a line for each step",
-        |query| match (query.on("undo"), query.on("in_place")) {
-            (true, _) => Route::Reload(ReloadWish::Undo),
-            (false, true) => Route::Reload(ReloadWish::InPlace),
-            (false, false) => Route::Reload(ReloadWish::Reload),
+        "loads the app again, ?undo goes back, ?in_place where memory is short, ?shadow=N compares copies of requests for N s first; a \
+         line for each step",
+        |query| match (query.on("undo"), query.on("in_place"), query.given("shadow")) {
+            (true, ..) => Route::Reload(ReloadWish::Undo),
+            (false, true, _) => Route::Reload(ReloadWish::InPlace),
+            (false, false, None) => Route::Reload(ReloadWish::Reload),
+            (false, false, Some(seconds)) => shadowed(seconds),
         },
+    ),
+    get(
+        &["/differences"],
+        "how responses of the new code differed from those of the old in the shadow of the last reload; null if there was none",
+        |_| Route::Differences,
     ),
     post(
         &["/upgrade"],
@@ -635,6 +653,14 @@ const ENDPOINTS: [Endpoint; 31] = [
 
 /// The parameters of a request.
 struct Query<'a>(&'a Parts);
+
+/// Returns the order of a reload with a shadow of so many seconds.
+fn shadowed(seconds: &str) -> Route {
+    let seconds = seconds.parse().ok().filter(|seconds: &f64| (0.1..=86_400.0).contains(seconds));
+    seconds.map_or(Route::BadShadow, |seconds| {
+        Route::Reload(ReloadWish::Shadowed(Duration::from_secs_f64(seconds)))
+    })
+}
 
 impl Query<'_> {
     fn given(&self, name: &str) -> Option<&str> {
@@ -804,6 +830,15 @@ mod tests {
         assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed("GET, HEAD"));
         assert_eq!(requested(&Method::POST, "/reload", "*/*"), Route::Reload(ReloadWish::Reload));
         assert_eq!(requested(&Method::POST, "/reload?undo", "*/*"), Route::Reload(ReloadWish::Undo));
+        let shadowed = |time| Route::Reload(ReloadWish::Shadowed(Duration::from_millis(time)));
+        assert_eq!(requested(&Method::POST, "/reload?shadow=2.5", "*/*"), shadowed(2500));
+        for wrong in ["0", "-1", "x", "1e9", "NaN"] {
+            assert_eq!(
+                requested(&Method::POST, &format!("/reload?shadow={wrong}"), "*/*"),
+                Route::BadShadow,
+                "{wrong}"
+            );
+        }
         assert_eq!(requested(&Method::POST, "/upgrade", "*/*"), Route::Upgrade);
         assert_eq!(get("/upgrade"), Route::MethodNotAllowed("POST"));
         assert_eq!((get("/pause"), get("/maintenance")), (Route::Paused, Route::Maintenance));

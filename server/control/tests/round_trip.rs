@@ -8,8 +8,9 @@ use control::orders::{self, OrderError};
 use control::{ControlAddress, ControlCaller, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, KeptRequest, Load, MaintenanceSnapshot,
-    PauseSnapshot, PauseState, QueueSnapshot, ReloadStep, ReloadWish, RouteSnapshot, RoutesSnapshot,
-    RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
+    PauseSnapshot, PauseState, QueueSnapshot, ReleaseDifference, ReloadStep, ReloadWish, RouteSnapshot,
+    RoutesSnapshot, RubyVersion, ServerSnapshot, ServerState, ShadowReport, Snapshot, Status, WorkerSnapshot,
+    WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -135,6 +136,10 @@ impl Provider for Figures {
 
     async fn deaths(&self) -> Vec<Death> {
         vec![death()]
+    }
+
+    async fn differences(&self) -> Option<ShadowReport> {
+        Some(differences())
     }
 
     async fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {
@@ -331,6 +336,35 @@ fn orders_to_interrupt_are_checked_and_carried_out() {
     assert!(status == 400 && json["error"].as_str().unwrap().contains("may have 512 KiB"), "{json}");
     let state = running.raw(b"GET /pause HTTP/1.0\r\n\r\n");
     assert!(state.contains("\"waiting\": 12"), "{state}");
+}
+
+fn differences() -> ShadowReport {
+    let difference = ReleaseDifference {
+        route: "posts#show".to_owned(),
+        part: "JSON $.author".to_owned(),
+        old: Some("string".to_owned()),
+        new: None,
+        worse: false,
+        seen: 3,
+        examples: vec!["GET /posts/1".to_owned()],
+    };
+    ShadowReport {
+        at: std::time::SystemTime::UNIX_EPOCH,
+        text: "3 requests compared on 1 routes: 1 difference".to_owned(),
+        requests: 3,
+        probes: Vec::new(),
+        routes: 1,
+        differences: vec![difference],
+        left_out: Vec::new(),
+    }
+}
+
+#[test]
+fn differences_are_told() {
+    let server = Running::start();
+    let told = json(&server.path, "/differences");
+    assert_eq!(told["differences"][0]["part"], "JSON $.author");
+    assert_eq!(serde_json::from_value::<ShadowReport>(told).unwrap(), differences());
 }
 
 fn death() -> Death {

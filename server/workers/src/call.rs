@@ -144,6 +144,11 @@ impl Call {
         self.pool
     }
 
+    /// Returns whether the server has made the request itself.
+    pub(crate) fn is_own(&self) -> bool {
+        self.client.is_none()
+    }
+
     pub(crate) fn state(&self) -> CallState {
         self.state.get()
     }

@@ -7,8 +7,8 @@
 //! [`local::Local`] frees the seat. `local/take_back.rs` and `local/overdue.rs` handle requests that end
 //! otherwise.
 //!
-//! The management of processes: the [`reconciler`] decides (pure), with [`trial`], [`progress`] and
-//! [`services`]; [`supervisor`] carries out its acts; [`spawner`] starts processes; and [`os`] contains every
+//! The management of processes: the [`reconciler`] decides (pure), with [`trial`], [`shadow`], [`progress`]
+//! and [`services`]; [`supervisor`] carries out its acts; [`spawner`] starts processes; and [`os`] contains every
 //! system call that [`sys`] does not.
 //!
 //! Contract:
@@ -44,6 +44,7 @@ pub mod resume;
 mod scoreboard;
 mod scores;
 pub mod services;
+pub mod shadow;
 mod shared;
 pub mod spawner;
 mod spool;

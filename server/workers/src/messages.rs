@@ -2,6 +2,7 @@
 
 use crate::in_flight::{InFlight, Served};
 use crate::scores::Scores;
+use crate::shadow::Pair;
 use crate::trial::Figures;
 use queue::{Assignment, PoolIndex, Serial, Ticket};
 use std::collections::VecDeque;
@@ -39,6 +40,8 @@ pub(crate) enum ThreadMessage {
     Withdraw(Serial),
     /// Send a worker a probe request, and report the result within `limit`.
     Probe { serial: Serial, target: String, limit: Duration },
+    /// Compare the responses of two workers to these targets.
+    Shadow { pair: Pair, targets: Vec<String> },
     /// This request has held a worker for `worker_timeout`.
     Overdue { serial: Serial, id: u32 },
     /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.

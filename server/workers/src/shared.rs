@@ -7,10 +7,12 @@ use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
 use crate::pause::Pause;
 use crate::scoreboard::Scoreboard;
+use crate::shadow::Shadow;
 use crate::trial::ReleaseComparison;
 use net::memory;
 use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
 use settings::Settings;
+use stats::ShadowReport;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -37,6 +39,7 @@ pub struct Shared {
     deaths: Deaths,
     clients: Clients,
     comparison: ReleaseComparison,
+    shadow: Shadow,
     wanted: AtomicUsize,
     /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
     blocked: [AtomicU64; 2],
@@ -68,6 +71,7 @@ impl Shared {
             deaths: Deaths::default(),
             clients: Clients::default(),
             comparison: ReleaseComparison::default(),
+            shadow: Shadow::default(),
             wanted: AtomicUsize::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
         })
@@ -140,6 +144,16 @@ impl Shared {
     /// Returns what is known of the releases while one is on trial.
     pub(crate) fn comparison(&self) -> &ReleaseComparison {
         &self.comparison
+    }
+
+    /// Returns the comparison of a new release in copies of requests.
+    pub(crate) fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// Returns what the shadow of the last reload has found.
+    pub fn differences(&self) -> Option<ShadowReport> {
+        self.shadow.last()
     }
 
     pub fn deaths(&self) -> &Deaths {

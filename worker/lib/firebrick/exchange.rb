@@ -10,6 +10,7 @@ require "firebrick/peer_certificates"
 require "firebrick/protocols"
 require "firebrick/report"
 require "firebrick/routes"
+require "firebrick/shadow"
 require "firebrick/spooled_input"
 require "firebrick/stream"
 
@@ -126,14 +127,16 @@ module Firebrick
 
       # Calls `rack.response_finished`, in reverse order. When one raises, the others still run.
       def finished(env, status, headers, error)
-        env["rack.response_finished"].reverse_each do |callable|
-          contain(env) { callable.call(env, status, headers, error) }
+        Shadow.around(env) do
+          env["rack.response_finished"].reverse_each do |callable|
+            contain(env) { callable.call(env, status, headers, error) }
+          end
         end
       end
 
       # Calls `rack.after_reply`.
       def reply_sent(callables, env)
-        callables.each { |callable| contain(env) { callable.call } }
+        Shadow.around(env) { callables.each { |callable| contain(env) { callable.call } } }
       end
 
       private

@@ -71,7 +71,10 @@ module Firebrick
       end
 
       def request_line(env)
-        env && " (#{env['REQUEST_METHOD']} #{env['REQUEST_URI'] || env['PATH_INFO']})"
+        return unless env
+
+        mark = ", firebrick shadow #{env['firebrick.shadow']}" if env.key?("firebrick.shadow")
+        " (#{env['REQUEST_METHOD']} #{env['REQUEST_URI'] || env['PATH_INFO']}#{mark})"
       end
 
       def clean(text)

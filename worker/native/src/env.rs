@@ -23,6 +23,8 @@ const CONTENT_LENGTH: u8 = 10;
 const UPGRADE: u8 = 15;
 /// The variable with the client's certificate. No request field can have this name.
 const CLIENT_CERT: &[u8] = b"SSL_CLIENT_CERT";
+/// The variable that marks the copy of a request.
+const SHADOW: &[u8] = b"firebrick.shadow";
 
 const _: () = {
     assert!(matches!(codes::KNOWN[TRANSFER_ENCODING as usize - 1].as_bytes(), b"transfer-encoding"));
@@ -209,8 +211,10 @@ impl Draft {
         if let Some(name) = field.variable() {
             let key = ruby::interned(gvl, name);
             self.add(gvl, key, value);
-            if name == CLIENT_CERT {
-                self.put_peer_certificate(gvl, value);
+            match name {
+                CLIENT_CERT => self.put_peer_certificate(gvl, value),
+                SHADOW => task.shadow.set(true),
+                _ => {}
             }
             return;
         }

@@ -155,7 +155,10 @@ fn enter(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, fd: Option<R
     let env = env::build(gvl, task, request, fd);
     task.env.set(env);
     let app = place().app();
-    let response = ruby::call(gvl, app, names().call, &[env]);
+    let response = match task.shadow.get() {
+        false => ruby::call(gvl, app, names().call, &[env]),
+        true => ruby::call(gvl, names().shadow.get(), names().call, &[app, env]),
+    };
     if is_abandoned(gvl) {
         return;
     }

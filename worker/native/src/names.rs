@@ -76,7 +76,7 @@ names! {
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
         fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
-        protocols: c"Firebrick::Protocols", routes: c"Firebrick::Routes",
+        protocols: c"Firebrick::Protocols", routes: c"Firebrick::Routes", shadow: c"Firebrick::Shadow",
         handle: c"Firebrick::Native::Handle", hints: c"Firebrick::Native::Hints",
     }
 }

@@ -17,7 +17,7 @@ use control::{ControlCaller, Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
     CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
-    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, Status,
+    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
 };
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -131,6 +131,10 @@ impl Provider for Observer {
 
     async fn deaths(&self) -> Vec<Death> {
         self.snapshotter().await.deaths()
+    }
+
+    async fn differences(&self) -> Option<ShadowReport> {
+        self.snapshotter().await.differences()
     }
 
     async fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {

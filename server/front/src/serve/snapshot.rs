@@ -15,8 +15,8 @@ use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, KeptRequest, Load, Merged, OutOfBandGc,
     PoolSnapshot, QueueClassSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RouteOrder,
-    RoutesSnapshot, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WaiterSnapshot,
-    WorkerSnapshot,
+    RoutesSnapshot, RubyVersion, ServerSnapshot, ShadowReport, SizingSnapshot, Snapshot, TlsSnapshot,
+    WaiterSnapshot, WorkerSnapshot,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -139,6 +139,10 @@ impl Snapshotter {
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
         self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
+    }
+
+    pub(crate) fn differences(&self) -> Option<ShadowReport> {
+        self.shared().and_then(|shared| shared.differences())
     }
 
     pub(crate) fn kept_requests(&self, death: u64) -> Vec<KeptRequest> {

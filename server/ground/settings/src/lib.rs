@@ -75,6 +75,7 @@ pub use value::public::ServePublic;
 pub use value::queue::{Fair, NamedValue, Queue, QueueClass};
 pub use value::rate_limit::{RateKey, RateLimit, RequestRate};
 pub use value::refork::ReforkAfter;
+pub use value::reload::OnDifference;
 pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;
 pub use value::service::{Program as ServiceProgram, Restart, Service, StopSignal};

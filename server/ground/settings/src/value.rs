@@ -12,6 +12,7 @@ pub(crate) mod public;
 pub(crate) mod queue;
 pub(crate) mod rate_limit;
 pub(crate) mod refork;
+pub(crate) mod reload;
 pub(crate) mod sendfile;
 pub(crate) mod server_timing;
 pub(crate) mod service;

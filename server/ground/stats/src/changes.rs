@@ -18,6 +18,8 @@ kinds! {
         Booting = "booting",
         /// The first worker answers requests of the server's own.
         Probing = "probing",
+        /// Copies of requests are compared, which no client has waited for.
+        Shadowing = "shadowing",
         /// The first worker serves a share of the requests.
         Watching = "watching",
         /// Workers are replaced.

@@ -45,6 +45,7 @@ mod routes;
 mod scrape;
 mod server;
 mod services;
+mod shadow;
 mod snapshot;
 mod tls;
 mod totals;
@@ -85,6 +86,7 @@ pub use server::{
     SizeChange, SizingSnapshot, WorkerSnapshot, WorkerState,
 };
 pub use services::{ServiceSnapshot, ServiceState};
+pub use shadow::{ReleaseDifference, ShadowReport, UncomparedRoute};
 pub use snapshot::Snapshot;
 pub use tls::{ServedCertificate, TlsSnapshot};
 pub use totals::{ConnectionCounts, FaultCounts, RequestCounts};

@@ -4,6 +4,7 @@
 use crate::changes::{Changes, ReloadStage};
 use crate::counts::kinds;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// An order to change the code in force. All orders (the control socket, USR1, `tmp/restart.txt`, Puma's
 /// commands) become one of these.
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum ReloadWish {
     /// Load the app again and replace the workers.
     Reload,
+    /// Like `Reload`, with a shadow of this length, whatever `reload.shadow` says.
+    Shadowed(Duration),
     /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
     /// exit first.
     InPlace,

@@ -212,7 +212,7 @@ impl Link {
                 let (call, response) = (self.call(frame)?, Response::decode(payload)?);
                 // If the client has gone, the status says nothing about the app.
                 let failed = response.status >= 500 && !call.reply.is_unwanted();
-                settled.failed += u64::from(failed);
+                settled.failed += u64::from(failed && !call.is_own());
                 call.set_failed(failed);
                 call.reply.on_event(match fd.map(app_stream).transpose() {
                     Ok(stream) => ReplyEvent::Head(head(&response, stream)),
@@ -379,7 +379,10 @@ fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Set
     }
     call.reply.on_end(result);
     call.finished();
-    settled.add(times, call.trace.measure.get(), call.take_turn());
+    // A request of the server's own holds no seat of the queue.
+    if !call.is_own() {
+        settled.add(times, call.trace.measure.get(), call.take_turn());
+    }
 }
 
 fn file(call: &Call, fd: Passed, frame: &Frame<'_>, owner: &Rc<impl Owner>) -> Result<(), Malformed> {

@@ -165,6 +165,7 @@ impl Local {
                 ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
                 ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
+                ThreadMessage::Shadow { pair, targets } => self.shadow_targets(pair, targets),
                 // The receiver may have timed out.
                 ThreadMessage::List { limit, to } => drop(to.send(self.in_flight(limit))),
                 ThreadMessage::FreeSeats { pool, count } => self.free_seats(pool, count),

@@ -156,6 +156,10 @@ impl Rack {
         let measure = self.samples.next() || trace.measure.get() || self.local.shared().comparison().is_on();
         trace.measure.set(measure);
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
+        let pool = self.local.shared().pool_of(request.path(), &self.local.settings());
+        if self.local.shared().shadow().is_on() && matches!(body, Collected::Empty) {
+            self.local.shadow(&frame[wire::frame::HEADER..], pool);
+        }
         let body = match body {
             Collected::Empty => CallBody::Nothing,
             Collected::Memory(bytes) => {
@@ -164,7 +168,6 @@ impl Rack {
             }
             Collected::Spooled { file, place, .. } => CallBody::File { file, _place: place },
         };
-        let pool = self.local.shared().pool_of(request.path(), &self.local.settings());
         Rc::new(Call::new(frame, body, trace, Some(Rc::downgrade(client)), pool, asked))
     }
 

@@ -15,10 +15,12 @@ impl Reconciler {
         self.end_in_place();
         self.end_replaced();
         self.settle();
-        if self.workers().all(|worker| worker.state != State::Forking)
-            && let Some((generation, pool)) = self.next_fork()
-        {
-            self.fork(generation, pool);
+        if self.workers().all(|worker| worker.state != State::Forking) {
+            if let Some((generation, pool)) = self.next_fork() {
+                self.fork(generation, pool, false);
+            } else if let Some(old) = self.needs_baseline() {
+                self.fork(old, PoolIndex::DEFAULT, true);
+            }
         }
     }
 

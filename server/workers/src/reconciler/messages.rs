@@ -54,6 +54,8 @@ pub enum Phase {
 pub struct Plan {
     /// Whether the worker on trial has to answer a request first.
     pub probe: bool,
+    /// How long requests of clients are sent to it in copy before any client meets it; `None` skips this step.
+    pub shadow: Option<Duration>,
     /// How long that worker serves a share of the requests before the others are replaced; `None` skips this
     /// step.
     pub watch: Option<Duration>,
@@ -68,7 +70,14 @@ pub struct Plan {
 impl Default for Plan {
     /// Returns the shortest plan: no trial, one worker at a time, no undo.
     fn default() -> Plan {
-        Plan { probe: false, watch: None, share: 0, step: Step::Workers(1), keep: Duration::ZERO }
+        Plan {
+            probe: false,
+            shadow: None,
+            watch: None,
+            share: 0,
+            step: Step::Workers(1),
+            keep: Duration::ZERO,
+        }
     }
 }
 
@@ -156,7 +165,7 @@ pub enum Change {
     Read(ReleaseId, Result<Plan, String>),
     /// The result of [`Trial::Weigh`](super::Trial::Weigh).
     Weighed(trial::Figures),
-    /// The result of a probe, or of the comparison with the old workers.
+    /// The result of a probe, of a shadow, or of the comparison with the old workers.
     Tried(Result<String, String>),
     /// The figures of the workers that take requests, for limits and reforks.
     Workers(Vec<Figures>),
@@ -280,6 +289,9 @@ pub enum Trial {
     Weigh,
     /// Let this worker, which gets no requests of clients, answer the probe requests of this code.
     Probe(Serial, ReleaseId),
+    /// Send copies of requests to the worker `old` of the old code and to `new`, none of which gets requests of clients,
+    /// and compare their responses.
+    Shadow { old: Serial, new: Serial, release: ReleaseId },
     /// Compare this worker, which gets up to `share` per cent of the requests, with the others for this time.
     Watch { serial: Serial, share: u32, time: Duration },
 }

@@ -38,7 +38,9 @@
 //! 11. Every ordered fork ends in exactly one [`Act::Gone`]. The reconciler returns it when the template has
 //!     reported the worker's exit, or when the process has ended and no template is left to report it. The
 //!     end of a worker's links is only a hint.
-//! 12. Each pool has its own number of workers. All pools are forked from one template, and a generation takes
+//! 12. The baseline of a shadow is one worker of the old generation beside the wanted ones. It never gets a
+//!     request of a client, and it leaves when the shadow ends, however it ends.
+//! 13. Each pool has its own number of workers. All pools are forked from one template, and a generation takes
 //!     over in all of them.
 
 mod balance;
@@ -299,7 +301,8 @@ impl Reconciler {
     }
 
     fn up(&self, pool: PoolIndex) -> usize {
-        self.workers().filter(|worker| worker.pool == pool && worker.state == State::Up).count()
+        let up = |worker: &&Worker| worker.pool == pool && worker.state == State::Up && !worker.baseline;
+        self.workers().filter(up).count()
     }
 
     /// Returns all workers that have been forked.

@@ -287,6 +287,8 @@ impl Reconciler {
     /// Judges the workers that take requests.
     pub(super) fn check_limits(&mut self, figures: &[Figures]) {
         let limits = self.wish.limits;
+        let serving = |one: &&Figures| !self.is_baseline(one.serial);
+        let figures: &[Figures] = &figures.iter().filter(serving).copied().collect::<Vec<_>>();
         if self.source.can_replace && limits != Limits::default() {
             for decision in self.rules.recycler.decide(limits, figures) {
                 match decision {

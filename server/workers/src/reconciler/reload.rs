@@ -6,9 +6,9 @@
 //! done.
 //!
 //! ```text
-//! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
-//!                                      └──────────┴──────────┘           │           │
-//!                                          Abandoning ─► Idle (old)      └───────────┴─► Returning ─► Idle (old)
+//! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing (─► Pairing ─► Shadowing) ─► Watching ─► Rolling ─► Settling ─► Idle (new)
+//!                                      └──────────┴───────────┴───────────┴────────────┘           │           │
+//!                                          Abandoning ─► Idle (old)                                └───────────┴─► Returning ─► Idle (old)
 //! refork: Idle ─► Replacing ─► Booting ─► Rolling ─► Settling ─► Idle (new template)
 //! ```
 //!
@@ -25,6 +25,7 @@
 //! 6. Every state has an exit that depends only on time, or on the deadlines of processes.
 
 mod course;
+mod shadow;
 
 use super::templates::Census;
 use super::*;
@@ -59,6 +60,14 @@ enum State {
         loaded: bool,
     },
     Probing,
+    /// The baseline of the shadow boots, until this time at the latest. `forked`: its fork was ordered.
+    Pairing {
+        until: Instant,
+        forked: bool,
+    },
+    Shadowing {
+        until: Instant,
+    },
     Watching {
         until: Instant,
     },
@@ -282,6 +291,9 @@ impl Reconciler {
                 "a warm worker finishes its requests and becomes the next template".to_owned()
             }
             _ if reload.is_refork() => format!("{ready} of {wanted} workers are forked from a warm one"),
+            State::Shadowing { until } => {
+                format!("copies of requests are compared for {:.0} s more", left(until))
+            }
             State::Watching { until } => {
                 let (share, left) = (reload.plan.share, left(until));
                 format!("one worker serves up to {share} % of the requests for {left:.0} s more")
@@ -304,6 +316,7 @@ impl Reconciler {
             State::Booting { .. } if self.rules.reload.is_refork() => ReloadStage::Becoming,
             State::Weighing { .. } | State::Booting { .. } => ReloadStage::Booting,
             State::Probing => ReloadStage::Probing,
+            State::Pairing { .. } | State::Shadowing { .. } => ReloadStage::Shadowing,
             State::Watching { .. } => ReloadStage::Watching,
             State::Rolling { .. } => ReloadStage::Rolling,
             State::Settling { .. } => ReloadStage::Settling,
@@ -426,8 +439,12 @@ impl Reconciler {
         let spare = self.rules.reload.course.old;
         let settling = matches!(self.rules.reload.state, State::Settling { .. });
         let reload = &mut self.rules.reload;
-        // In place, a trial would have little to compare with.
-        reload.plan = if in_place { Plan { watch: None, ..plan } } else { plan };
+        reload.plan = match wish {
+            // In place, a trial would have little to compare with.
+            ReloadWish::InPlace => Plan { shadow: None, watch: None, ..plan },
+            ReloadWish::Shadowed(time) => Plan { shadow: Some(time), ..plan },
+            _ => plan,
+        };
         let course = &mut reload.course;
         (course.old, course.new, course.in_place) = (old, 0, in_place);
         (course.before, course.release) = (self.wish.release, release);

@@ -373,6 +373,78 @@ fn takes_away(turn: Turn) -> bool {
     matches!(step, Step::KillWorker | Step::LoseLink | Step::Health(_) | Step::Size(_) | Step::Pools(_))
 }
 
+#[test]
+fn a_shadow_has_a_baseline_of_the_old_code_and_no_client_meets_either() {
+    let mut world = world(Plan { shadow: Some(SECOND), ..plan() });
+    let open = world.open.clone();
+    world.reload();
+    until(&mut world, "shadowing");
+    world.work(5);
+    let (old, new, over) = world.machine.shadowed(world.now).unwrap();
+    assert_eq!((world.row(old).unwrap().generation, world.row(new).unwrap().generation, over), (1, 2, false));
+    assert_eq!(world.open, open, "clients meet neither");
+    assert!(world.machine.is_staffed() && world.up().len() == WANTED + 2);
+    until(&mut world, "watching");
+    world.work(2);
+    assert_eq!(world.row(old), None, "the baseline leaves");
+    world.work(60);
+    assert_eq!(world.outcome_kinds(), [Done]);
+    assert_eq!(world.generations(), BTreeSet::from([2]));
+}
+
+#[test]
+fn a_shadow_may_end_a_reload_before_clients_meet_it() {
+    let mut world = world(Plan { shadow: Some(9 * SECOND), ..plan() });
+    let open = world.open.clone();
+    world.reload();
+    until(&mut world, "shadowing");
+    world.work(5);
+    world.judge(Err("a key is missing"));
+    world.work(20);
+    assert_eq!(world.outcomes(), [(Failed, "a key is missing".to_owned())]);
+    assert_eq!((world.open.clone(), world.up().len()), (open, WANTED));
+}
+
+#[test]
+fn without_a_baseline_a_reload_goes_on() {
+    for dies in [0, 5] {
+        let mut world = world(Plan { shadow: Some(9 * SECOND), ..plan() });
+        world.reload();
+        until(&mut world, "shadowing");
+        world.work(dies);
+        world.fork();
+        let baseline =
+            world.machine.rows().find(|row| world.machine.is_baseline(row.serial)).map(|row| row.serial);
+        world.kill_worker(baseline.unwrap());
+        world.work(60);
+        assert!(world.said("nothing is compared"), "{:?}", world.acts);
+        assert_eq!(world.outcome_kinds(), [Done]);
+    }
+    let mut world = self::world(Plan { shadow: Some(SECOND), ..plan() });
+    world.reload();
+    until(&mut world, "shadowing");
+    world.kill_template(1);
+    world.work(60);
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+}
+
+#[test]
+fn an_ordered_shadow_counts_and_in_place_there_is_none() {
+    let mut world = world(plan());
+    let acts = world.machine.reload(ReloadWish::Shadowed(SECOND), None, world.now);
+    world.carry_out(acts);
+    until(&mut world, "shadowing");
+    world.work(60);
+    world.plan = Plan { shadow: Some(SECOND), ..plan() };
+    world.serving = 1;
+    world.acts.clear();
+    world.now += 60 * SECOND;
+    world.work(5);
+    world.reload();
+    world.work(100);
+    assert!(!world.said("shadowing") && world.outcome_kinds() == [Done], "{:?}", world.acts);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
@@ -383,13 +455,15 @@ proptest! {
     fn whatever_dies(
         turns in proptest::collection::vec(turns(), 1..120),
         probe: bool,
+        shadow: bool,
         watch: bool,
         step in 1u32..4,
         serving in 0usize..4,
         reforks: bool,
     ) {
         let watch = watch.then_some(SECOND);
-        let plan = Plan { probe, watch, share: 10, step: Size::Workers(step), keep: 5 * SECOND };
+        let shadow = shadow.then_some(SECOND);
+        let plan = Plan { probe, shadow, watch, share: 10, step: Size::Workers(step), keep: 5 * SECOND };
         let mut world = world(plan);
         world.serving = serving;
         world.machine.wish.refork_after = reforks.then_some(50);
@@ -424,7 +498,7 @@ proptest! {
         let mut world = World::booting(counts.clone(), Capabilities::TEMPLATE);
         world.work(30);
         let pause = ORDER_TIMEOUT / 2 / 200;
-        world.plan = Plan { probe: false, watch: None, share: 10, step: Size::Workers(step), keep: pause };
+        world.plan = Plan { step: Size::Workers(step), keep: pause, shadow: Some(pause), ..Plan::default() };
         world.acts.clear();
         world.reload();
         for (what, number) in moves {
@@ -448,13 +522,15 @@ proptest! {
         moves in proptest::collection::vec((0u8..8, 1u32..40), 1..200),
         wanted in 1usize..8,
         step in 1u32..10,
+        shadow: bool,
         watch: bool,
     ) {
         let step = Size::Workers(step);
         // However many moves a fork waits for: a template that is late with it counts as frozen, and the
         // reload fails.
         let pause = ORDER_TIMEOUT / 2 / 200;
-        let plan = Plan { probe: watch, watch: watch.then_some(pause), share: 10, step, keep: pause };
+        let (shadow, watch) = (shadow.then_some(pause), watch.then_some(pause));
+        let plan = Plan { probe: watch.is_some(), shadow, watch, share: 10, step, keep: pause };
         let mut world = World::with(wanted, plan);
         world.reload();
         for (what, number) in moves {
@@ -465,7 +541,8 @@ proptest! {
             }
             prop_assert!(world.open.len() >= wanted, "{} of {wanted} ready", world.open.len());
             let rolling = world.stage() == Some("rolling");
-            let most = wanted + if rolling { step.of(wanted) } else { 1 };
+            // The one on trial, and its baseline.
+            let most = wanted + if rolling { step.of(wanted) } else { 1 + usize::from(shadow.is_some()) };
             prop_assert!(staying(&world) <= most, "{} workers, {most} allowed", staying(&world));
         }
         world.work(150);

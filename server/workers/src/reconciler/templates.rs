@@ -127,7 +127,10 @@ impl Reconciler {
         let generation = self.generations.iter().find(|generation| generation.number == number);
         Census {
             template: generation.map_or(Template::Gone, |generation| generation.template),
-            ready: self.workers_of(number).filter(|worker| worker.state == State::Up).count(),
+            ready: self
+                .workers_of(number)
+                .filter(|worker| worker.state == State::Up && !worker.baseline)
+                .count(),
             staying: self.workers_of(number).filter(|worker| worker.is_staying()).count(),
             all: self.workers_of(number).count(),
         }
@@ -135,8 +138,9 @@ impl Reconciler {
 
     /// Returns the number of ready workers of other generations than `number`, not counting those on trial.
     pub(super) fn others_ready(&self, number: Generation) -> usize {
-        let serves =
-            |w: &&Worker| w.state == State::Up && w.generation != number && self.is_in_service(w.generation);
+        let serves = |w: &&Worker| {
+            w.state == State::Up && !w.baseline && w.generation != number && self.is_in_service(w.generation)
+        };
         self.workers().filter(serves).count()
     }
 
@@ -208,7 +212,7 @@ impl Reconciler {
     }
 
     fn open_all(&mut self, number: Generation, share: Option<u32>) {
-        let up = self.workers_of(number).filter(|worker| worker.state == State::Up);
+        let up = self.workers_of(number).filter(|worker| worker.state == State::Up && !worker.baseline);
         let opens: Vec<Act> = up.map(|worker| Act::Open { serial: worker.serial, share }).collect();
         self.acts.extend(opens);
     }

@@ -35,6 +35,8 @@ pub(super) struct Worker {
     pub(super) killed: bool,
     /// Set while the worker serves until its successor is ready.
     pub(super) retiring: bool,
+    /// Set if it is the baseline of a shadow: it gets no requests of clients, and counts as none of the wanted workers.
+    pub(super) baseline: bool,
 }
 
 /// The events that a worker has reported, besides its state.
@@ -63,6 +65,7 @@ impl Worker {
             signs: Signs::default(),
             killed: false,
             retiring: false,
+            baseline: false,
         }
     }
 
@@ -74,7 +77,9 @@ impl Worker {
     /// Returns whether the worker counts as one of the wanted workers.
     pub(super) fn counts(&self, now: Instant) -> bool {
         let absent = self.signs.suspended.is_some_and(|since| now.saturating_duration_since(since) >= ABSENT);
-        matches!(self.state, State::Forking | State::Booting { .. }) || (self.state == State::Up && !absent)
+        let lives = matches!(self.state, State::Forking | State::Booting { .. })
+            || (self.state == State::Up && !absent);
+        lives && !self.baseline
     }
 
     pub(super) fn is_staying(&self) -> bool {
@@ -91,11 +96,12 @@ impl Reconciler {
 
     // The beginning.
 
-    pub(super) fn fork(&mut self, generation: Generation, pool: PoolIndex) {
+    pub(super) fn fork(&mut self, generation: Generation, pool: PoolIndex, baseline: bool) {
         let Some(index) = self.slots.workers.iter().position(Option::is_none) else { return };
         let serial = self.slots.next;
         self.slots.next += 1;
-        self.slots.workers[index] = Some(Worker::new(serial, pool, generation, self.now));
+        let worker = Worker::new(serial, pool, generation, self.now);
+        self.slots.workers[index] = Some(Worker { baseline, ..worker });
         self.acts.push(Act::Fork { generation, pool, index: index as u32, serial });
     }
 
@@ -140,11 +146,12 @@ impl Reconciler {
             return;
         }
         (worker.state, worker.since) = (State::Up, now);
-        let number = worker.generation;
+        let (number, baseline) = (worker.generation, worker.baseline);
         self.start.lost = None;
         let Some(generation) = self.generation(number) else { return };
         generation.worker_ready();
         match generation.role {
+            _ if baseline => {}
             Role::Service => self.acts.push(Act::Open { serial, share: None }),
             Role::Trial { share: Some(share) } => self.acts.push(Act::Open { serial, share: Some(share) }),
             Role::Trial { share: None } | Role::Spare | Role::Abandoned => {}

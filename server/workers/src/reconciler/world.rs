@@ -259,7 +259,7 @@ impl World {
     }
 
     pub(super) fn judge(&mut self, result: Result<&str, &str>) {
-        if self.stage() == Some("watching") {
+        if matches!(self.stage(), Some("shadowing" | "watching")) {
             self.see(Change::Tried(result.map(str::to_owned).map_err(str::to_owned)));
         }
     }
@@ -319,7 +319,8 @@ impl World {
                 }
             }
             self.answer(Ok("200"));
-            if self.machine.watched(self.now).is_some_and(|(_, over)| over) {
+            let shadowed = self.machine.shadowed(self.now).is_some_and(|(.., over)| over);
+            if shadowed || self.machine.watched(self.now).is_some_and(|(_, over)| over) {
                 self.judge(Ok("as before"));
             }
         }

@@ -40,6 +40,7 @@ impl Supervisor {
             Act::Try(Trial::Read(release)) => return Some(Change::Read(release, self.read(release))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, release)) => self.probe(serial, release),
+            Act::Try(Trial::Shadow { old, new, release }) => self.shadow(old, new, release),
             Act::Try(Trial::Watch { serial, share, time }) => self.watch(serial, share, time),
             Act::Log(text) => self.log(text),
             Act::Tell { to, step } => self.followers.tell(to, step),

@@ -8,10 +8,10 @@ use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
 use crate::spawner::BootConfig;
-use crate::trial::{Figures, MemoryTrend, ShareGrowth, Weighed, verdict};
+use crate::trial::{Figures, MemoryTrend, ShareGrowth, Weighed, verdict, weigh_pair};
 use handler::Trace;
 use queue::Tally;
-use settings::Machine;
+use settings::{Machine, OnDifference};
 use std::future::poll_fn;
 use std::rc::Rc;
 use wire::request::{Encoder, Head, Put};
@@ -102,7 +102,8 @@ impl Supervisor {
             return Ok(Plan { step: reload.step, ..Plan::default() });
         }
         let watch = Some(reload.watch).filter(|_| reload.share > 0);
-        Ok(Plan { probe: true, watch, share: reload.share, step: reload.step, keep: reload.keep })
+        let shadow = Some(reload.shadow).filter(|time| !time.is_zero());
+        Ok(Plan { probe: true, shadow, watch, share: reload.share, step: reload.step, keep: reload.keep })
     }
 
     /// Returns how to start a template of a release.
@@ -157,11 +158,7 @@ impl Supervisor {
             Err(why) => return self.see(Change::Tried(Err(why))),
         };
         let configured = !settings.reload.probe.is_empty();
-        let targets = match (configured, settings.rack.warmup.is_empty()) {
-            (true, _) => settings.reload.probe.clone(),
-            (false, false) => settings.rack.warmup.clone(),
-            (false, true) => vec!["/up".to_owned()],
-        };
+        let targets = targets(&settings);
         self.trials.probe = Some(Probe { serial, targets: targets.into(), configured, answered: Vec::new() });
         self.probe_next();
     }
@@ -193,6 +190,32 @@ impl Supervisor {
         }
     }
 
+    /// Starts the comparison of responses to copies of requests, with those to the paths of the probe.
+    pub(super) fn shadow(&mut self, old: Serial, new: Serial, release: ReleaseId) {
+        let targets = self.boot_config(release).map(|boot| targets(&boot.settings)).unwrap_or_default();
+        let pair = self.shared.shadow().begin(old, new);
+        self.trials.compares_at = None;
+        self.shared.mailbox(0).post(ThreadMessage::Shadow { pair, targets });
+    }
+
+    /// Compares what the copies have shown so far, as soon as a verdict is possible.
+    fn judge_shadow(&mut self) {
+        let now = Instant::now();
+        let Some((old, new, over)) = self.reconciler.shadowed(now) else { return self.shared.shadow().end() };
+        if !self.trials.compares(now, over) {
+            return;
+        }
+        let undoes = self.options.settings.borrow().reload.on_difference == OnDifference::Undo;
+        let resident = |serial: Serial| {
+            let row = self.reconciler.rows().find(|row| row.serial == serial);
+            row.map_or(0, |row| sys::process::rss_bytes(row.pid))
+        };
+        let memory = || weigh_pair(resident(new), resident(old));
+        if let Some(verdict) = self.shared.shadow().verdict(over, undoes, memory) {
+            self.see(Change::Tried(verdict));
+        }
+    }
+
     /// Starts the comparison of worker `new` with the others.
     pub(super) fn watch(&mut self, new: Serial, share: u32, time: Duration) {
         let tallies = self.tallies();
@@ -203,6 +226,7 @@ impl Supervisor {
 
     /// Compares the requests served since the comparison began, as soon as a verdict is possible.
     pub(super) fn judge(&mut self) {
+        self.judge_shadow();
         let now = Instant::now();
         let Some((new, over)) = self.reconciler.watched(now) else { return self.shared.comparison().end() };
         let tallies = self.tallies();
@@ -252,6 +276,15 @@ impl Supervisor {
             bytes: mean(others.iter().map(|(resident, _)| resident).sum()),
         };
         self.trials.memory.look(Weighed { requests: ours.requests, bytes }, old)
+    }
+}
+
+/// Returns the paths that the first new worker must answer.
+fn targets(settings: &Settings) -> Vec<String> {
+    match (settings.reload.probe.is_empty(), settings.rack.warmup.is_empty()) {
+        (false, _) => settings.reload.probe.clone(),
+        (true, false) => settings.rack.warmup.clone(),
+        (true, true) => vec!["/up".to_owned()],
     }
 }
 

@@ -19,11 +19,23 @@ const NAMED: usize = 3;
 const SUSPICIOUS: f64 = 3.0;
 
 /// The requests that both releases have served since a trial began. The front threads add to it, the supervisor reads it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReleaseComparison {
     /// The worker on trial, plus one; 0 without a trial.
     on_trial: AtomicU64,
     routes: Mutex<HashMap<Arc<str>, [RouteSide; 2]>>,
+    /// The first requests of a route that say nothing about its figures, in the workers of either release.
+    warming: [u64; 2],
+    /// What the summary advises when it cannot tell.
+    advice: &'static str,
+}
+
+/// A comparison of clients' requests: the old workers are warm.
+impl Default for ReleaseComparison {
+    fn default() -> ReleaseComparison {
+        let (on_trial, routes) = (AtomicU64::new(0), Mutex::default());
+        ReleaseComparison { on_trial, routes, warming: [WARMING, 0], advice: "a longer `reload.watch` tells" }
+    }
 }
 
 /// The places of the two releases.
@@ -31,6 +43,12 @@ const NEW: usize = 0;
 const OLD: usize = 1;
 
 impl ReleaseComparison {
+    /// Creates a comparison of copies, which go to two workers that are equally cold, for `warming` requests of each route.
+    pub(crate) fn of_copies(warming: u64) -> ReleaseComparison {
+        let advice = "a longer `--shadow` tells";
+        ReleaseComparison { warming: [warming; 2], advice, ..ReleaseComparison::default() }
+    }
+
     /// Starts a trial of this worker.
     pub fn begin(&self, serial: Serial) {
         self.routes().clear();
@@ -64,8 +82,18 @@ impl ReleaseComparison {
                 false => OTHER.into(),
             };
             let sides = routes.entry(route).or_default();
-            sides[if is_new { NEW } else { OLD }].add(&sample, is_new);
+            let side = if is_new { NEW } else { OLD };
+            sides[side].add(&sample, self.warming[side]);
         }
+    }
+
+    /// Adds a request that a worker of each release has served, of the same route.
+    pub(crate) fn add_pair(&self, old: &TrialSample, new: &TrialSample) {
+        let mut routes = self.routes();
+        let known = routes.len() < MOST_ROUTES || routes.contains_key(&old.route);
+        let sides = routes.entry(if known { old.route.clone() } else { OTHER.into() }).or_default();
+        sides[OLD].add(old, self.warming[OLD]);
+        sides[NEW].add(new, self.warming[NEW]);
     }
 
     /// Returns the reason to revert, as soon as there is one.
@@ -102,10 +130,7 @@ impl ReleaseComparison {
         let suspect =
             worst(&routes, alarm).map(|(route, finding)| (route, log_odds(&finding, alarm), finding.text));
         if let Some((route, odds, text)) = suspect.filter(|(_, odds, _)| *odds >= SUSPICIOUS) {
-            parts.push(format!(
-                "suspicious: {route} {text} ({}); a longer `reload.watch` tells",
-                chance(odds)
-            ));
+            parts.push(format!("suspicious: {route} {text} ({}); {}", chance(odds), self.advice));
         }
         Some(parts.join(", "))
     }

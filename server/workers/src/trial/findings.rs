@@ -98,7 +98,8 @@ mod tests {
 
     fn side(count: u64, cold: bool, sample: impl Fn(u64) -> TrialSample) -> RouteSide {
         let mut side = RouteSide::default();
-        (0..count + if cold { WARMING } else { 0 }).for_each(|n| side.add(&sample(n), cold));
+        (0..count + if cold { WARMING } else { 0 })
+            .for_each(|n| side.add(&sample(n), if cold { WARMING } else { 0 }));
         side
     }
 

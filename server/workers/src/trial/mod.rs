@@ -32,7 +32,7 @@ pub use memory::Figures;
 pub use sample::TrialSample;
 pub use share::ShareGrowth;
 pub(crate) use totals::verdict;
-pub use weight::{MemoryTrend, Weighed};
+pub use weight::{MemoryTrend, Weighed, weigh_pair};
 
 /// The probability that a reload of an unchanged app is reverted.
 const FALSE_ALARMS: f64 = 0.001;

@@ -1,6 +1,5 @@
 //! The requests of one release to one route.
 
-use super::WARMING;
 use super::sample::TrialSample;
 use super::spread::Spread;
 
@@ -53,12 +52,12 @@ impl Default for RouteSide {
 }
 
 impl RouteSide {
-    /// Adds a request of the release. `cold`: of a new worker, whose first requests say nothing about its figures.
-    pub(super) fn add(&mut self, sample: &TrialSample, cold: bool) {
+    /// Adds a request of the release. `warming`: the first requests that say nothing about its figures.
+    pub(super) fn add(&mut self, sample: &TrialSample, warming: u64) {
         self.requests += 1;
         self.failures += u64::from(sample.failed);
         // An error page says nothing about the time of the page.
-        if sample.failed || (cold && self.requests <= WARMING) {
+        if sample.failed || self.requests <= warming {
             return;
         }
         for figure in TrialFigure::ALL {

@@ -59,13 +59,7 @@ impl MemoryTrend {
         let (part, more) = if old.requests >= new.requests { LARGER } else { MUCH_LARGER };
         let is_larger = new.bytes > percent(old.bytes, part).saturating_add(more);
         self.larger = if is_larger { self.larger + 1 } else { 0 };
-        (self.larger >= LOOKS).then(|| {
-            format!(
-                "a worker takes {} MiB of resident memory, one of the old code {} MiB",
-                new.bytes >> 20,
-                old.bytes >> 20
-            )
-        })
+        (self.larger >= LOOKS).then(|| larger(new.bytes, old.bytes))
     }
 
     fn growth(&mut self, new: Weighed, old: Weighed) -> Option<String> {
@@ -96,6 +90,25 @@ impl MemoryTrend {
             )
         })
     }
+}
+
+/// How much more memory a worker may use than one of the old code that is as old and has served the same requests: in percent, and bytes beyond that.
+const LARGER_THAN_PAIR: (u64, u64) = (130, 8 << 20);
+
+/// Compares the resident memory of two workers that have served the same requests, in bytes.
+///
+/// # Errors
+/// Fails if the new worker needs clearly more memory. The message contains both figures.
+pub fn weigh_pair(new: u64, old: u64) -> Result<(), String> {
+    let (part, more) = LARGER_THAN_PAIR;
+    if old == 0 || new <= percent(old, part).saturating_add(more) {
+        return Ok(());
+    }
+    Err(format!("{} after the same requests", larger(new, old)))
+}
+
+fn larger(new: u64, old: u64) -> String {
+    format!("a worker takes {} MiB of resident memory, one of the old code {} MiB", new >> 20, old >> 20)
 }
 
 fn percent(of: u64, percent: u64) -> u64 {
@@ -140,6 +153,14 @@ mod tests {
             "the old ones have served nothing"
         );
         assert!((0..50).any(|_| trend.look(at(30, 300 * MIB), fresh).is_some()));
+    }
+
+    #[test]
+    fn of_two_alike_workers_less_is_too_much() {
+        assert_eq!(weigh_pair(138 * MIB, 100 * MIB), Ok(()));
+        let error = weigh_pair(160 * MIB, 100 * MIB).unwrap_err();
+        assert!(error.contains("160 MiB") && error.contains("100 MiB after the same"), "{error}");
+        assert_eq!(weigh_pair(160 * MIB, 0), Ok(()), "the system does not tell");
     }
 
     #[test]

@@ -80,7 +80,8 @@ module Firebrick
         put_handles
         raise @job.error if @job.error
 
-        @worker.app.call(@env).tap do
+        answer = @env.key?(Shadow::KEY) ? Shadow.call(@worker.app, @env) : @worker.app.call(@env)
+        answer.tap do
           exit!(0) if @worker.abandoned?
           name_route
         end

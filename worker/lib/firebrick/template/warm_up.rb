@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
+require "firebrick/read_only"
 require "firebrick/template/warm/priority"
 require "firebrick/template/warm/request"
 require "firebrick/template/warm/rounds"
 require "firebrick/template/warm/scout"
-require "firebrick/template/write_guard"
 
 module Firebrick
   class Template
@@ -36,7 +36,7 @@ module Firebrick
       #
       # @return [String] a sentence about it
       def run(limit)
-        return CANNOT unless @anyway || WriteGuard.available?
+        return CANNOT unless @anyway || ReadOnly.available?
 
         began = now
         outcome = Warm::Scout.new(@app, @base, @requests, limit * SCOUTING).run

@@ -118,6 +118,8 @@ pub(crate) struct Task {
     /// The client has disconnected.
     pub(crate) gone: Cell<bool>,
     pub(crate) head_only: Cell<bool>,
+    /// The request is the copy of a client's, by which a reload compares new code with old.
+    pub(crate) shadow: Cell<bool>,
     /// Processor time of the thread when it took up the request, in microseconds; `None` when that is not measured.
     pub(crate) cpu_from: Cell<Option<u64>>,
     /// The counters of the process when the thread or fiber went on with a measured request, and what had been used of them before.
@@ -225,6 +227,7 @@ impl Task {
             loan: Cell::new(Loan::None),
             gone: Cell::new(false),
             head_only: Cell::new(false),
+            shadow: Cell::new(false),
             cpu_from: Cell::new(None),
             gauge_from: Cell::new(None),
             gauge_used: Cell::new(Gauge::default()),
@@ -285,6 +288,7 @@ impl Task {
         self.window.set(i64::from(wire::INITIAL_WINDOW));
         self.gone.set(false);
         self.head_only.set(false);
+        self.shadow.set(false);
         self.open.set(None);
         self.finite.set(false);
         self.coded.set(false);

@@ -326,6 +326,17 @@ pub const COMMANDS: &[Command] = &[
                 form: Form::Switch,
                 doc: "End old workers before starting new ones, to save memory; cannot be undone",
             },
+            Own {
+                name: "shadow",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "First compare responses to copies of requests for this long; overrides reload.shadow",
+            },
+            Own {
+                name: "differences",
+                form: Form::Switch,
+                doc: "Only list what the last such comparison has found",
+            },
+            Own { name: "json", form: Form::Switch, doc: "With --differences, print JSON" },
         ],
     },
     Command {

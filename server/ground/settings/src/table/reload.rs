@@ -6,6 +6,8 @@ use super::entry::{Category, long};
 use super::section::section;
 use crate::kind::lists::{PathPrefixes, RequestPaths, Steps};
 use crate::kind::numbers::{Count, Period};
+use crate::kind::texts::Choice;
+use crate::value::reload::OnDifference;
 use crate::value::step::Step;
 
 section! { Category::Reload;
@@ -19,6 +21,25 @@ section! { Category::Reload;
         default_shown: Some("the paths of `rack.warmup`, else `/up` if the app has it"),
         more: "The server requests each path once, with GET. A status of 400 or more, or no response within `timeouts.worker_boot`, ends the \
                reload. Default paths may also return 4xx. Not in development.",
+        reloadable: true,
+    }
+    /// Time to compare responses to copies of requests before the new code meets a client
+    shadow: Duration = Period::ANY, {
+        key: "reload.shadow",
+        flags: &[long("reload-shadow", "TIME")],
+        default: "0",
+        more: "Copies of GET and HEAD requests, without cookies and credentials, go to a worker of the old code and to one of the new; \
+               their responses are compared and go to no client. Takes the memory of one more worker. 0 turns it off; `firebrick reload --shadow \
+               TIME` sets it for one reload.",
+        reloadable: true,
+    }
+    /// What to do when responses to copies of requests differ
+    on_difference: OnDifference = Choice(&[("report", OnDifference::Report), ("undo", OnDifference::Undo)]), {
+        key: "reload.on_difference",
+        flags: &[long("reload-on-difference", "report|undo")],
+        default: "report",
+        more: "`report` lists the differences. `undo` also ends the reload, and the old code serves on. New failures, and routes that take \
+               longer or use more, end it in any case.",
         reloadable: true,
     }
     /// Largest percentage of requests for the first new worker

@@ -14,7 +14,10 @@ impl Reconciler {
             let serving = figures.staying(wanted);
             return self.begin_vacating(serving);
         }
-        match figures.fits(self.rules.reload.plan.step.of(wanted)) {
+        let step = self.rules.reload.plan.step.of(wanted);
+        // The new worker has a baseline beside it.
+        let most = if self.rules.reload.plan.shadow.is_some() { step.max(2) } else { step };
+        match figures.fits(most) {
             Ok(()) => self.boot("loading the app beside the old one"),
             Err(why) => self.finish(ReloadOutcome::Failed, why),
         }
@@ -35,13 +38,21 @@ impl Reconciler {
         match (&self.rules.reload.state, result) {
             (State::Probing, Ok(text)) => {
                 self.step(text);
+                if !self.begin_shadow() {
+                    self.watch();
+                }
+            }
+            (State::Shadowing { .. }, Ok(text)) => {
+                self.step(text);
                 self.watch();
             }
             (State::Watching { .. }, Ok(text)) => {
                 self.step(text);
                 self.roll_new();
             }
-            (State::Probing | State::Watching { .. }, Err(reason)) => self.revert(&reason),
+            (State::Probing | State::Shadowing { .. } | State::Watching { .. }, Err(reason)) => {
+                self.revert(&reason)
+            }
             _ => {}
         }
     }
@@ -56,6 +67,7 @@ impl Reconciler {
             }
         }
         while self.go_on() {}
+        self.end_baseline();
         if !self.is_stopping()
             && self.replaces_workers().is_none()
             && let Some((wish, caller)) = self.rules.reload.waiting.take()
@@ -74,7 +86,11 @@ impl Reconciler {
     fn new_worker_died(&mut self, how: &str) {
         let none_ready = self.rules.reload.is_refork() && self.reload_facts().new.ready == 0;
         match &mut self.rules.reload.state {
-            State::Booting { .. } | State::Probing | State::Watching { .. } => {
+            State::Booting { .. }
+            | State::Probing
+            | State::Pairing { .. }
+            | State::Shadowing { .. }
+            | State::Watching { .. } => {
                 self.revert(&format!("its first {how}"));
             }
             State::Rolling { deaths, .. } | State::Settling { deaths, .. } => {
@@ -92,6 +108,7 @@ impl Reconciler {
     /// Goes on if possible, and returns whether it was.
     fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
+        let unpaired = self.shadowed(now).is_none() && facts.new.ready > 0;
         let is_gone = |census: Census| census.template == Template::Gone;
         let refork = self.rules.reload.is_refork();
         match &mut self.rules.reload.state {
@@ -126,10 +143,19 @@ impl Reconciler {
                     return false;
                 }
             }
-            State::Probing | State::Watching { .. } if is_gone(facts.new) => {
+            State::Probing | State::Pairing { .. } | State::Shadowing { .. } | State::Watching { .. }
+                if is_gone(facts.new) =>
+            {
                 self.revert("its template has ended");
             }
-            State::Probing | State::Watching { .. } => return false,
+            State::Pairing { until, forked } => {
+                let (until, forked) = (*until, *forked);
+                return self.pair(until, forked);
+            }
+            State::Shadowing { .. } if unpaired => {
+                self.no_shadow("the worker of the old code has ended");
+            }
+            State::Probing | State::Shadowing { .. } | State::Watching { .. } => return false,
             State::Rolling { ready, deaths } => {
                 let now_ready = facts.new.ready.min(facts.wanted);
                 if now_ready > *ready {
@@ -197,13 +223,16 @@ impl Reconciler {
 
     fn probe(&mut self) {
         let Some(serial) = self.on_trial().filter(|_| self.rules.reload.plan.probe) else {
-            return self.watch();
+            if !self.begin_shadow() {
+                self.watch();
+            }
+            return;
         };
         self.rules.reload.state = State::Probing;
         self.acts.push(Act::Try(Trial::Probe(serial, self.rules.reload.course.release)));
     }
 
-    fn watch(&mut self) {
+    pub(super) fn watch(&mut self) {
         let Plan { watch, share, .. } = self.rules.reload.plan;
         let Some(time) = watch.filter(|time| !time.is_zero()) else { return self.roll_new() };
         self.rules.reload.state = State::Watching { until: self.now + time };

@@ -27,14 +27,14 @@ module Firebrick
 
         # deadline:: by the monotonic clock, in seconds
         def run(deadline)
-          WriteGuard.hold { Warm.in_background { settle(deadline) } }
+          ReadOnly.run_everywhere { Warm.in_background { settle(deadline) } }
         ensure
           Connections.close
         end
 
         # Sends each request once more.
         def run_once(deadline)
-          WriteGuard.hold { round(deadline) }
+          ReadOnly.run_everywhere { round(deadline) }
         end
 
         private

@@ -1,0 +1,10 @@
+//! What follows from a difference between two releases.
+
+/// What a reload does when the new code responds differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDifference {
+    /// List the differences and go on.
+    Report,
+    /// List them and return to the old code.
+    Undo,
+}
