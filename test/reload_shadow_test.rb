@@ -23,7 +23,10 @@ class ReloadShadowTest < Case
     WASTE = fault == "memory" ? Array.new(160) { "x" * 1_000_000 } : nil
     run lambda { |env|
       side = env["firebrick.shadow"]
-      File.write("shadow-#{side}", env.select { |key, _| key.match?(/COOKIE|AUTH|REQUEST_ID/) }.to_json) if side
+      if side
+        File.write("shadow.#{Process.pid}", env.select { |key, _| key.match?(/COOKIE|AUTH|REQUEST_ID/) }.to_json)
+        File.rename("shadow.#{Process.pid}", "shadow-#{side}")
+      end
       path = env["PATH_INFO"]
       env["firebrick.route"] = "shop#{path.sub(/\d+/, ':id').tr('/', '#')}" unless path == "/up"
       headers = { "content-type" => "text/html", "x-frame-options" => "DENY", "cache-control" => "private", "x-version" => fault,
@@ -55,7 +58,7 @@ class ReloadShadowTest < Case
     }
   RUBY
 
-  PATHS = ["/json", "/page", "/head", "/slow", "/status"].freeze
+  PATHS = %w[/json /page /head /slow /status].freeze
 
   # The fault => what is said about it.
   FAULTS = {
@@ -65,15 +68,17 @@ class ReloadShadowTest < Case
     "head" => %r{HEAD shop#head: status was 200, is 404 \(\d+ requests: HEAD /head\)},
     "status" => %r{shop#status: status was 200, is 302 \(\d+ requests: GET /status\)},
     "one" => %r{shop#item#:id: status was 200, is 500 \(\d+ requests: GET /item/\d*7},
-    "slow" => /shop#slow (p\d\d is|p\d\d of its processor time)/,
     "memory" => /a worker takes \d+ MiB of resident memory, one of the old code \d+ MiB after the same requests/
   }.freeze
+
+  # The path that has a fault.
+  AT = { "key" => "/json", "header" => "/page", "element" => "/page", "one" => "/item/N" }.freeze
 
   def launch(app: APP, settings: {}, **options)
     firebrick_only
     reloads = { on_difference: "undo" }.merge(settings.fetch(:reload, {}))
     launch_app(app: app, version: "good", workers: 2, threads: "2:2", settings: settings.merge(reload: reloads),
-               leaves: ["shadow-old", "shadow-new"], **options)
+               leaves: %w[shadow-old shadow-new], **options)
   end
 
   # Sends requests in turn until the block returns. Returns its value and the versions that the clients have met.
@@ -104,7 +109,7 @@ class ReloadShadowTest < Case
       own = launch
       deploy(own, fault)
       before = workers_of(own).sort
-      (out, err, code), met = with_clients(own, PATHS + ["/item/N"]) { reload(own, "--shadow", fault == "slow" ? "15s" : "5s") }
+      (out, err, code), met = with_clients(own, [AT.fetch(fault, "/#{fault}")]) { reload(own, "--shadow", "10s") }
       assert_equal 1, code, -> { out + err }
       assert_match message, err
       assert_equal ["good"], met.uniq
@@ -182,7 +187,7 @@ class ReloadShadowTest < Case
     FileUtils.rm_f(%w[old new].map { |side| own.path("shadow-#{side}") })
     5.times { get("/json", to: own) }
     refute File.exist?(own.path("shadow-new"))
-    assert_equal 2, own.stats.fetch("workers").count { |worker| worker["state"] == "ready" }
+    assert_equal(2, own.stats.fetch("workers").count { |worker| worker["state"] == "ready" })
   end
 
   it "can be cancelled, and takes a setting" do
@@ -207,6 +212,33 @@ class ReloadShadowTest < Case
       assert_match message, err
     end
     assert_match(/no reload of this server has compared copies/, own.command_line("reload", own.dir, "--differences").first)
+  end
+end
+
+# Alone, because it measures times.
+class ReloadShadowTimesTest < Case
+  quiet! 30
+
+  include Reloading
+
+  APP = <<~'RUBY'
+    TIME = File.read(File.join(__dir__, "version.txt")) == "slow" ? 0.015 : 0.01
+    run lambda { |env|
+      sleep TIME if env["PATH_INFO"] == "/slow"
+      [200, { "content-type" => "text/plain", "x-version" => TIME.to_s }, ["x"]]
+    }
+  RUBY
+
+  it "finds a route that takes half as long again before a client meets it" do
+    firebrick_only
+    own = launch_app(app: APP, version: "good", workers: 2, threads: "2:2")
+    load = Load.new(own.address, clients: 1, path: "/slow").start
+    deploy(own, "slow")
+    out, err, code = reload(own, "--shadow", "60s")
+    load.stop
+    assert_equal 1, code, -> { out + err }
+    assert_match(%r{GET /slow p\d\d is 1\d\.\d ms, was 1\d\.\d ms \(an accident with a probability below 1 in \d{4,}\); no client has met it}, err)
+    assert_empty load.errors
   end
 end
 
@@ -282,7 +314,7 @@ class ReloadShadowRailsTest < Case
     client.join(10)
   end
 
-  { "queries" => %r{shop#index: queries was \d, is 2\d \(\d+ requests: GET /shop\)}, "key" => /shop#index: JSON \$\.at is missing \(string\)/ }.each do |fault, message|
+  { "queries" => %r{shop#index: queries was \d, is 2\d \(\d+ requests: GET /shop\)}, "key" => /JSON \$\.at is missing/ }.each do |fault, message|
     it "finds #{fault} before a client meets it" do
       own = launch
       25.times { counted(own) }
@@ -295,13 +327,13 @@ class ReloadShadowRailsTest < Case
     end
   end
 
-  { "/counter" => {}, "/rescued" => { args: ["--fibers", "8"] } }.each do |path, options|
+  %w[/counter /rescued].each do |path|
     it "writes nothing in copies of #{path}, and names the route" do
-      own = launch(**options)
+      own = launch
       before = counted(own)
       (out, err, code), _, met = with_clients(own, path) { reload(own, "--shadow", "4s") }
       assert_equal 0, code, -> { out + err }
-      assert_match(%r{not compared: GET #{path} \(a GET that writes to the database\)}, out)
+      assert_match(/not compared: GET #{path} \(a GET that writes to the database\)/, out)
       assert_equal before + met.size + 1, counted(own), "only clients write"
     end
   end
@@ -310,8 +342,8 @@ class ReloadShadowRailsTest < Case
     own = launch
     with_clients(own, "/shop?page=2") { assert_reloads(own, "--shadow", "3s") }
     lines = (own.stdout + own.stderr).lines
-    copies = lines.grep(/Started (GET|HEAD) "\/shop.*for/).select { |line| line.include?("firebrick") }
+    copies = lines.grep(%r{Started (GET|HEAD) "/shop.*for}).select { |line| line.include?("firebrick") }
     assert_operator copies.size, :>, 5
-    assert copies.all? { |line| line.match?(/firebrick shadow (old|new)/) }
+    assert(copies.all? { |line| line.match?(/firebrick shadow (old|new)/) })
   end
 end

@@ -128,9 +128,7 @@ module Firebrick
       # Calls `rack.response_finished`, in reverse order. When one raises, the others still run.
       def finished(env, status, headers, error)
         Shadow.around(env) do
-          env["rack.response_finished"].reverse_each do |callable|
-            contain(env) { callable.call(env, status, headers, error) }
-          end
+          env["rack.response_finished"].reverse_each { |one| contain(env) { one.call(env, status, headers, error) } }
         end
       end
 

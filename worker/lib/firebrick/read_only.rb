@@ -3,9 +3,10 @@
 module Firebrick
   # Lets a block read databases, but not write to them: for requests that are not those of a client.
   #
-  # Contract: a statement that writes raises ActiveRecord::ReadOnlyError in the block, on each connection of Active Record
-  # 6.0 and newer, also inside `connected_to(role: :writing)`, in fibers and in threads that the block starts; after the
-  # block those may write again. Nothing else is prevented: writes by other libraries, files, mails, jobs, caches.
+  # Contract: a statement that writes raises ActiveRecord::ReadOnlyError in the block, on each connection of Active
+  # Record 6.0 and newer, also inside `connected_to(role: :writing)`. With Ruby 3.2 and newer, also in fibers and in
+  # threads that the block starts; after the block those may write again. Nothing else is prevented: writes by other
+  # libraries, files, mails, jobs, caches.
   #
   # Why not `while_preventing_writes`: a `connected_to` of the app inside it ends it.
   module ReadOnly
@@ -43,7 +44,7 @@ module Firebrick
 
     # In ActiveRecord::ReadOnlyError. The app may rescue it.
     module Refusal
-      def initialize(...)
+      def initialize(*)
         ReadOnly.guard&.refuse
         super
       end

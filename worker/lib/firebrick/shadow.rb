@@ -5,9 +5,9 @@ require "firebrick/read_only"
 module Firebrick
   # Serves copies of clients' requests, by which a reload compares new code with old (docs/reload.md, "Shadow").
   #
-  # Contract: the app is called as for a client, and its body is read to the end and closed, all of it in a ReadOnly block
-  # and with the mark in the log of Rails. Streams are not run. A field of the response says if the response is not the
-  # one that a client would get; the response goes to no client.
+  # Contract: the app is called as for a client, and its body is read to the end and closed, all of it in a ReadOnly
+  # block and with the mark in the log of Rails. Streams are not run. A field of the response says if the response is
+  # not the one that a client would get; the response goes to no client.
   module Shadow
     # The key of the env; its value is "old" or "new".
     KEY = "firebrick.shadow"
