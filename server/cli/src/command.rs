@@ -68,6 +68,14 @@ pub enum Command {
         client: ControlClient,
         wish: RoutesOrder,
     },
+    /// Show the shape that follows the objective of response times.
+    Shape {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        /// Print JSON instead of text.
+        json: bool,
+    },
     /// Show why workers of a running server ended.
     Deaths {
         /// The app's directory, for messages.
@@ -426,6 +434,10 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let action = set::set(given).map_err(mistyped)?;
             let (dir, client) = running(load_in(dir_of(given))?)?;
             Ok(Command::Set { dir, client, action, json: given.get_flag("json") })
+        }
+        Some(("shape", given)) => {
+            let (dir, client) = running(load_in(dir_of(given))?)?;
+            Ok(Command::Shape { dir, client, json: given.get_flag("json") })
         }
         Some(("status", given)) => {
             Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })

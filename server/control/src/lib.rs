@@ -41,6 +41,7 @@ pub mod replay;
 mod routes;
 mod server;
 pub mod set;
+pub mod shape;
 mod socket;
 mod stop;
 mod table;

@@ -73,6 +73,8 @@ enum Route {
     Maintenance,
     /// An order to interrupt service, or to go on.
     Interruption(Interruption),
+    /// The shape that follows the objective.
+    Shape,
     /// The changes of settings.
     Settings,
     /// An order to change settings, or to take a change back.
@@ -319,6 +321,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::PumaStats
             | Route::Requests { .. }
             | Route::History
+            | Route::Shape
             | Route::Deaths(_)
             | Route::Differences
             | Route::KeptRequests(_)
@@ -351,6 +354,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         }
         Route::Paused => written(serde_json::to_string_pretty(&source.provider.paused())),
         Route::Maintenance => written(serde_json::to_string_pretty(&source.provider.maintenance())),
+        Route::Shape => written(serde_json::to_string_pretty(&source.provider.scraped().await.shape)),
         Route::Settings => written(serde_json::to_string_pretty(&source.provider.changes())),
         Route::Status => written(serde_json::to_string_pretty(&source.provider.status().await)),
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
@@ -589,6 +593,11 @@ const ENDPOINTS: [Endpoint; 32] = [
     post(&["/resume"], "ends a pause: the requests that wait go to the app", |_| {
         Route::Interruption(Interruption::Resume)
     }),
+    get(
+        &["/shape"],
+        "the objective of response times, the shape that follows it, and its last steps; null without slo",
+        |_| Route::Shape,
+    ),
     get(&["/maintenance"], "whether requests get the page of a maintenance (503)", |_| Route::Maintenance),
     post(
         &["/maintenance/on", "/maintenance/off"],

@@ -421,6 +421,7 @@ fn snapshot() -> ServerSnapshot {
         cpu_ms: 120,
         cores: 2.0,
         memory_limit_bytes: 1 << 30,
+        shape: None,
         sizing: Some(stats::SizingSnapshot { wanted: 1, min: 1, max: 4, pinned: false, last: None }),
         workers: vec![WorkerSnapshot {
             index: 0,

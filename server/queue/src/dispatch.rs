@@ -17,7 +17,9 @@
 //!    request that has already waited is never refused for this reason.
 //! 7. While requests are held back ([`Dispatch::hold_back`]), none gets a seat, and the queue grows; the time that they wait counts. No
 //!    rate is measured meanwhile, because the seats are free.
-//! 8. A full queue refuses a new request of the client with the most waiting requests. A new request of
+//! 8. While the requests at a worker are limited ([`Dispatch::limit_seats`]), a worker holds no more than that,
+//!    also in advance. Requests that it has beyond a new limit finish.
+//! 9. A full queue refuses a new request of the client with the most waiting requests. A new request of
 //!    another client replaces the newest request of that client.
 
 use crate::availability::PassReason;
@@ -57,6 +59,10 @@ pub struct Dispatch {
     throughput: Throughput,
     refusals: Refusals,
     load: Load,
+    /// The most requests that a worker may hold; `None`: as its threads allow.
+    limit: Option<u32>,
+    /// The time within which responses are to begin.
+    objective: Option<Duration>,
 }
 
 /// Requests: from their arrival to the end.
@@ -78,6 +84,8 @@ impl Dispatch {
             throughput: Throughput::default(),
             refusals: Refusals::default(),
             load: Load::default(),
+            limit: None,
+            objective: None,
         }
     }
 
@@ -220,6 +228,9 @@ impl Dispatch {
     ) {
         if let Some(app) = app {
             self.pace.note(app, now);
+            if self.objective.is_some() {
+                self.load.responses.ended(app);
+            }
             if self.throughput.is_measuring() {
                 self.throughput.done(now);
             }
@@ -316,7 +327,21 @@ impl Dispatch {
         assigned: &mut Vec<Assignment>,
     ) {
         self.trial = Some(Trial::new(serial, share));
-        self.workers.push(Worker::new(serial, seats, now));
+        self.add(serial, seats, now);
+        self.assign(now, assigned);
+    }
+
+    fn add(&mut self, serial: Serial, seats: u32, now: Instant) {
+        let mut worker = Worker::new(serial, seats, now);
+        worker.limit(self.limit);
+        self.workers.push(worker);
+    }
+
+    /// Limits the requests that a worker may hold at a time, if `limit` is less than it can serve. Queued
+    /// requests that get a seat are appended to `assigned`.
+    pub fn limit_seats(&mut self, limit: Option<u32>, now: Instant, assigned: &mut Vec<Assignment>) {
+        self.limit = limit;
+        self.workers.iter_mut().for_each(|worker| worker.limit(limit));
         self.assign(now, assigned);
     }
 
@@ -330,7 +355,7 @@ impl Dispatch {
     /// Adds a worker, or ends its trial: it takes requests from now on.
     pub fn worker_up(&mut self, serial: Serial, seats: u32, now: Instant, assigned: &mut Vec<Assignment>) {
         if self.trial.take_if(|trial| trial.serial == serial).is_none() {
-            self.workers.push(Worker::new(serial, seats, now));
+            self.add(serial, seats, now);
         }
         self.assign(now, assigned);
     }
@@ -424,6 +449,23 @@ impl Dispatch {
             let seats = self.seats();
             self.throughput.set(waits, seats, now);
         }
+    }
+
+    /// Sets the time within which responses are to begin. Without one, response times are not counted.
+    pub fn set_objective(&mut self, objective: Option<Duration>) {
+        self.objective = objective;
+    }
+
+    /// Counts responses that began after these times, if there is an objective.
+    pub fn responded(&mut self, times: impl IntoIterator<Item = Duration>) {
+        if let Some(objective) = self.objective {
+            times.into_iter().for_each(|time| self.load.responses.began(time, objective));
+        }
+    }
+
+    /// Counts a request that got a seat after its time in the queue was over, so that it did not begin.
+    pub fn expired_late(&mut self) {
+        self.refusals.expired += 1;
     }
 
     /// Adds `count` requests whose waits for the GVL were measured: microseconds in the app, and microseconds

@@ -41,7 +41,7 @@ pub use class::{ClassFigures, ClassShare};
 pub use client::{ClassIndex, QueueClient, QueueKey};
 pub use dispatch::Dispatch;
 pub use line::Waiter;
-pub use load::{Load, Refusals};
+pub use load::{Load, Refusals, Responses};
 pub use pools::Pools;
 pub use tally::Tally;
 pub use ticket::{Admission, Assignment, PoolIndex, Serial, TakenBack, Ticket, Turn};

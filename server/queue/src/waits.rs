@@ -1,5 +1,5 @@
-//! A histogram of the time that requests wait for a seat, cheap enough to be filled under the lock of the
-//! queue.
+//! A histogram of times, such as those that requests wait for a seat, cheap enough to be filled under the lock
+//! of the queue.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ impl Waits {
         self.buckets[0] = self.buckets[0].saturating_add(1);
     }
 
-    /// Counts a request that has waited.
-    pub fn record(&mut self, wait: Duration) {
-        let ms = wait.as_secs_f64() * 1e3;
+    /// Counts a request with this time.
+    pub fn record(&mut self, time: Duration) {
+        let ms = time.as_secs_f64() * 1e3;
         let bucket = if ms <= 1.0 { 0 } else { quarters(ms) + 1 };
         let bucket = &mut self.buckets[bucket.min(BUCKETS - 1)];
         *bucket = bucket.saturating_add(1);
@@ -45,10 +45,15 @@ impl Waits {
         self.buckets.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Returns the wait that 95 of 100 requests did not exceed, rounded up by a fifth at most. Zero if there
-    /// were no requests, or if it is a millisecond at most.
+    /// Returns the 95th percentile; see [`Waits::percentile`].
     pub fn p95(&self) -> Duration {
-        let rank = (self.count() * 95).div_ceil(100);
+        self.percentile(95)
+    }
+
+    /// Returns the time that `percent` of 100 requests did not exceed, rounded up by a fifth at most. Zero if
+    /// there were no requests, or if it is a millisecond at most.
+    pub fn percentile(&self, percent: u8) -> Duration {
+        let rank = (self.count() * u64::from(percent)).div_ceil(100);
         let mut seen = 0;
         let reached = self.buckets.iter().position(|&count| {
             seen += u64::from(count);

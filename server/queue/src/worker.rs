@@ -14,6 +14,8 @@ pub(crate) struct Worker {
     pub(crate) serial: Serial,
     /// The number of requests that the worker serves at a time.
     pub(crate) seats: u32,
+    /// The number that it could serve.
+    built: u32,
     /// The number of requests that it holds.
     pub(crate) taken: u32,
     pub(crate) availability: Availability,
@@ -29,12 +31,19 @@ impl Worker {
         Worker {
             serial,
             seats,
+            built: seats,
             taken: 0,
             availability: Availability::default(),
             tunnels: 0,
             progress: now,
             tally: Tally::default(),
         }
+    }
+
+    /// Lets the worker hold at most `limit` requests at a time; `None`: as many as it can serve, and more in
+    /// advance.
+    pub(crate) fn limit(&mut self, limit: Option<u32>) {
+        self.seats = limit.map_or(self.built, |limit| limit.clamp(1, self.built.max(1)));
     }
 
     pub(crate) fn free(&self) -> u32 {
@@ -58,7 +67,8 @@ impl Worker {
     #[inline]
     pub(crate) fn take(&mut self, pace: Option<&Pace>, now: Instant) -> bool {
         if self.taken >= self.seats {
-            let Some(pace) = pace else { return false };
+            // A limit is one on all that the worker holds.
+            let Some(pace) = pace.filter(|_| self.seats == self.built) else { return false };
             let silent = now.saturating_duration_since(self.progress) > SILENT;
             let depth = if silent { 1 } else { pace.depth(now) };
             if self.taken >= self.seats.saturating_mul(depth) {

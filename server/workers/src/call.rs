@@ -16,7 +16,7 @@ use stats::KeptRequest;
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use sys::file::UnnamedFile;
 use wire::request::Head;
 use wire::times::Times;
@@ -237,6 +237,13 @@ impl Call {
         let total =
             u32::try_from(now.saturating_duration_since(self.asked.get()).as_micros()).unwrap_or(u32::MAX);
         self.trace.queue_us.set(total.saturating_sub(app_us));
+    }
+
+    /// Returns the time until the response of a client began at `now`; `None` for a probe request, and if the
+    /// client has given the response up.
+    pub(crate) fn response_time(&self, now: Instant) -> Option<Duration> {
+        let counts = self.client.is_some() && !self.reply.is_unwanted();
+        counts.then(|| now.saturating_duration_since(self.asked.get()))
     }
 
     /// Records the times of a response that arrived at `now`.

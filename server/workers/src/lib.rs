@@ -45,6 +45,7 @@ mod scoreboard;
 mod scores;
 pub mod services;
 pub mod shadow;
+pub mod shape;
 mod shared;
 pub mod spawner;
 mod spool;

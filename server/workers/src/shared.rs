@@ -15,7 +15,7 @@ use settings::Settings;
 use stats::ShadowReport;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +41,10 @@ pub struct Shared {
     comparison: ReleaseComparison,
     shadow: Shadow,
     wanted: AtomicUsize,
+    /// Whether response times are compared with an objective.
+    objective: AtomicBool,
+    /// The longest wait of a request of the default pool under overload, in microseconds; 0: not limited.
+    wait_limit_us: AtomicU64,
     /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
     blocked: [AtomicU64; 2],
 }
@@ -73,6 +77,8 @@ impl Shared {
             comparison: ReleaseComparison::default(),
             shadow: Shadow::default(),
             wanted: AtomicUsize::new(0),
+            objective: AtomicBool::new(false),
+            wait_limit_us: AtomicU64::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
         })
     }
@@ -172,6 +178,37 @@ impl Shared {
         let [calls, us] = &self.blocked;
         calls.fetch_add(slot.blocking_calls, Relaxed);
         us.fetch_add(slot.blocked_us, Relaxed);
+    }
+
+    /// Compares the response times of the default pool with an objective from now on.
+    pub(crate) fn set_objective(&self, objective: Duration) {
+        self.dispatch(PoolIndex::DEFAULT).set_objective(Some(objective));
+        self.objective.store(true, Relaxed);
+    }
+
+    /// Returns whether response times are compared with an objective.
+    #[inline]
+    pub(crate) fn has_objective(&self) -> bool {
+        self.objective.load(Relaxed)
+    }
+
+    /// Limits the requests that a worker of the default pool may hold.
+    pub(crate) fn limit_seats(&self, seats: u32, now: Instant) {
+        let mut assigned = Vec::new();
+        self.dispatch(PoolIndex::DEFAULT).limit_seats(Some(seats), now, &mut assigned);
+        self.deliver(&assigned);
+    }
+
+    /// Limits the wait of requests of the default pool: those that have waited for longer do not begin.
+    pub(crate) fn limit_wait(&self, limit: Option<Duration>) {
+        let us = limit.map_or(0, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX).max(1));
+        self.wait_limit_us.store(us, Relaxed);
+    }
+
+    /// Returns the longest wait of a request of this pool under overload.
+    pub(crate) fn wait_limit(&self, pool: PoolIndex) -> Option<Duration> {
+        let us = self.wait_limit_us.load(Relaxed);
+        (us > 0 && pool == PoolIndex::DEFAULT).then(|| Duration::from_micros(us))
     }
 
     /// Returns the wanted number of workers; 0 before the first is started.

@@ -15,6 +15,7 @@ mod meter;
 mod orders;
 mod profiling;
 mod services;
+mod shaping;
 mod sizing;
 mod templates;
 mod trials;
@@ -44,6 +45,7 @@ pub use orders::{
 use profiling::Profiling;
 use queue::{Dispatch, PassReason, PoolIndex, Serial};
 use settings::Settings;
+use shaping::Shaping;
 use sizing::Sampler;
 pub use sizing::Sizing;
 use stats::{ReforksSnapshot, ReloadsSnapshot, Running, SizeChange, WorkerState};
@@ -109,6 +111,8 @@ struct Subjects {
     next_tick: Instant,
     meter: Meter,
     sampler: Sampler,
+    /// The shape that follows the objective, if there is one.
+    shaping: Option<Shaping>,
     orphans: Orphans,
     collections: Collections,
     jobs: Jobs,
@@ -143,9 +147,13 @@ impl Supervisor {
             let in_advance = seats.in_advance() && source.returns_requests;
             (if in_advance { queue } else { queue.without_prefetching() }, seats)
         });
+        let shaping = options.boot.settings.shape.map(|rule| Shaping::new(&rule, &pools[0], source));
         let shared = Shared::new(with_queues.collect(), slots, options.front_threads(), to_supervisor)?;
         let classes = clients::shares(&options.boot.settings);
         shared.each(|queue| queue.set_classes(&classes)).for_each(drop);
+        if let Some(shaping) = &shaping {
+            shaping.begin(&shared, now);
+        }
         Ok(Supervisor {
             reconciler: Reconciler::new(source, wish, slots, workers, now),
             followers: Followers::default(),
@@ -159,6 +167,7 @@ impl Supervisor {
                 next_tick: now,
                 meter: Meter::new(now),
                 sampler: Sampler::new(now),
+                shaping,
                 orphans: Orphans::new(now),
                 collections: Collections::default(),
                 jobs: Jobs::default(),
@@ -200,6 +209,7 @@ impl Supervisor {
             facts: self.facts().cloned(),
             phase: self.templates.keys().next_back().map_or(0, |generation| generation - FIRST),
             sizing: self.sizing(),
+            shape: self.shape(),
             reloads,
             reforks,
             collections: self.subjects.collections.totals(),
@@ -286,7 +296,8 @@ impl Supervisor {
         let now = Instant::now();
         let acts = match command {
             Command::More | Command::Fewer => {
-                let auto = self.options.boot.settings.workers_auto.is_some();
+                let auto =
+                    self.options.boot.settings.workers_auto.is_some() || self.subjects.shaping.is_some();
                 self.reconciler.resize(matches!(command, Command::More), auto, now)
             }
             Command::Leave => return self.reconciler.leave(),

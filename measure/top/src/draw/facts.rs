@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
     Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, MemoryLevel, MemorySnapshot, PauseState,
-    ReforkOutcome, ReloadOutcome, ReloadStage, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    ReforkOutcome, ReloadOutcome, ReloadStage, ShapeSnapshot, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -32,6 +32,7 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
         lines.push(heap(handlers, view, theme, width));
     }
     lines.extend(server.tls.as_ref().map(|tls| encryption(tls, view, theme)));
+    lines.extend(server.shape.as_ref().map(|shape| shaped(shape, view, theme)));
     lines.extend(server.sizing.as_ref().and_then(|sizing| range(sizing, view, theme)));
     lines.extend(services::lines(&server.services, server.taken_at, theme, services));
     lines.extend(
@@ -111,6 +112,22 @@ fn range(sizing: &SizingSnapshot, view: &View, theme: Theme) -> Option<Vec<Span<
         spans.push(Span::raw(format!("   {}, {ago} ago: {}", last.course(), last.why)));
     }
     Some(spans)
+}
+
+/// Returns the objective, whether it holds, the shape, and its last step.
+fn shaped(shape: &ShapeSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
+    let mut spans = vec![name("Shape", theme)];
+    spans.push(Span::raw(format!("{}x{}, {}", shape.workers, shape.seats, shape.objective)));
+    match shape.holds {
+        Some(true) => spans.push(Span::raw(" holds")),
+        Some(false) => spans.push(Span::styled(" is broken", theme.warning())),
+        None => {}
+    }
+    if let Some(last) = shape.steps.last() {
+        let ago = span(since(last.at, view));
+        spans.push(Span::raw(format!("   {} {}, {ago} ago: {}", last.verdict, last.to, last.why)));
+    }
+    spans
 }
 
 /// Returns the last worker that ended unexpectedly, while that is news.

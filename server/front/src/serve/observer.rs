@@ -68,7 +68,7 @@ impl Observer {
             vitals: vitals.clone(),
             interruptions: interruptions.clone(),
             dir: settings.dir.clone(),
-            workers: settings.app.as_ref().map(|_| settings.workers.min),
+            workers: settings.app.as_ref().map(|_| settings.workers_at_start()),
             started,
             addresses: RefCell::default(),
             snapshotter: OnceCell::new(),

@@ -261,6 +261,7 @@ impl Snapshotter {
             held: held(),
             memory: crate::memory::snapshot(),
             sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
+            shape: processes.shape.clone(),
             workers,
             deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
             blocking_calls,

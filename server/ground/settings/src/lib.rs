@@ -79,6 +79,7 @@ pub use value::reload::OnDifference;
 pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;
 pub use value::service::{Program as ServiceProgram, Restart, Service, StopSignal};
+pub use value::slo::{ShapeRule, Slo};
 pub use value::step::Step;
 pub use value::threads::Threads;
 pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};

@@ -14,6 +14,7 @@ mod queue;
 mod rate_limits;
 mod sendfile;
 mod services;
+mod shape;
 mod site;
 mod threads;
 mod tls;
@@ -126,7 +127,8 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     let taker = Taker::new(given, &facts.typed_in, &facts.base);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
-    let workers = workers_of(&taker, facts, development);
+    let slo = shape::slo(&taker, facts);
+    let workers = workers_of(&taker, facts, development, slo.is_some());
     let front_threads = front_threads_of(&taker, facts);
     // These two were read before the file; this only records them as choices.
     taker.take(&app::TARGET);
@@ -148,6 +150,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     let own = Pool { fair: queue.fair.clone(), ..own };
     let (fibers, pools) = pools::pools(&taker, given, facts, &own);
     let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
+    let shape = shape::rule(&taker, slo, facts, workers, threads, fibers);
     let shared: Shared = Section::take(&taker);
     let mut settings = Settings {
         fibers,
@@ -168,6 +171,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         workers,
         workers_auto,
         threads,
+        shape,
         front_threads: front_threads.number,
         limits,
         timeouts,
@@ -235,8 +239,8 @@ fn beside((workers, auto, why): Number, pools: &[Pool], facts: &ResolveContext) 
     (Workers::exactly(number), auto, why)
 }
 
-/// Returns the number of workers of the default pool as if it were the only one.
-fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Number {
+/// Returns the number of workers of the default pool as if it were the only one. `shaped`: it follows an objective.
+fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool, shaped: bool) -> Number {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
     if facts.attached {
@@ -263,7 +267,7 @@ fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> N
         }
         return (workers, None, written.origin.to_string());
     }
-    if development {
+    if development && !shaped {
         return (
             Workers::exactly(workers.min),
             None,

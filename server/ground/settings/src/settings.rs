@@ -34,6 +34,7 @@ use crate::value::queue::{Fair, Queue};
 use crate::value::rate_limit::RateLimit;
 use crate::value::sendfile::SendfileRule;
 use crate::value::service::Service;
+use crate::value::slo::ShapeRule;
 use crate::value::threads::Threads;
 use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
 use crate::value::workers::Workers;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub workers_auto: Option<u64>,
     /// Threads of each worker of the default pool.
     pub threads: Threads,
+    /// The objective that workers and threads of the default pool follow, instead of the load.
+    pub shape: Option<ShapeRule>,
     /// Fibers per thread of the default pool; 0: each thread serves one request at a time.
     pub fibers: u32,
     /// The pools beside the default one: those of threads, then those of fibers.
@@ -303,8 +306,20 @@ pub(crate) fn ordinary_pool(workers: u32, threads: Threads, limits: &Limits, tim
 }
 
 impl Settings {
+    /// Returns the number of workers of the default pool at the start.
+    pub fn workers_at_start(&self) -> u32 {
+        self.shape
+            .map_or(self.workers.min, |shape| self.workers.min.clamp(shape.workers.min, shape.workers.max))
+    }
+
+    /// Returns the default pool. With an objective its threads are the most that may be in use.
     pub fn default_pool(&self) -> Pool {
-        let pool = ordinary_pool(self.workers.min, self.threads, &self.limits, &self.timeouts);
+        // A worker can have as many threads as may be in use; the queue decides how many are.
+        let threads = self.shape.filter(|_| self.fibers == 0).map_or(self.threads, |shape| Threads {
+            min: self.threads.min.min(shape.start),
+            max: shape.threads.max.max(shape.start),
+        });
+        let pool = ordinary_pool(self.workers_at_start(), threads, &self.limits, &self.timeouts);
         Pool { fibers: self.fibers, fair: self.queue.fair.clone(), ..pool }
     }
 

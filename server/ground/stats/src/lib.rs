@@ -46,6 +46,7 @@ mod scrape;
 mod server;
 mod services;
 mod shadow;
+mod shape;
 mod snapshot;
 mod tls;
 mod totals;
@@ -87,6 +88,7 @@ pub use server::{
 };
 pub use services::{ServiceSnapshot, ServiceState};
 pub use shadow::{ReleaseDifference, ShadowReport, UncomparedRoute};
+pub use shape::{ShapeFigures, ShapeSnapshot, ShapeStepSnapshot};
 pub use snapshot::Snapshot;
 pub use tls::{ServedCertificate, TlsSnapshot};
 pub use totals::{ConnectionCounts, FaultCounts, RequestCounts};

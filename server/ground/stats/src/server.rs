@@ -17,6 +17,7 @@ use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
 use crate::route::RouteSnapshot;
 use crate::services::ServiceSnapshot;
+use crate::shape::ShapeSnapshot;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
 use crate::when;
@@ -89,6 +90,9 @@ figures! {
         /// The wanted number of workers ([workers](workers.md#how-many)). Null without an app.
         #[serde(default)]
         sizing: Option<SizingSnapshot> = part,
+        /// The objective of response times and the [shape](shape.md) that follows it; null without `slo`.
+        #[serde(default)]
+        shape: Option<ShapeSnapshot> = part,
         /// See below.
         workers: Vec<WorkerSnapshot> = part(newest_workers),
         /// Workers that have ended since the start of the server, by [cause](#deaths-of-workers).
@@ -518,6 +522,7 @@ pub(crate) mod tests {
                 used_bytes: 3 << 20,
                 ..MemorySnapshot::default()
             },
+            shape: None,
             sizing: Some(SizingSnapshot {
                 wanted: workers,
                 min: 1,
@@ -586,6 +591,7 @@ pub(crate) mod tests {
             "reforks",
             "upgrades",
             "sizing",
+            "shape",
             "out_of_band_gc",
             "app_cpu_ms",
             "gvl_ms",

@@ -425,3 +425,84 @@ fn a_client_with_one_request_waits_for_one_seat_at_most_beside_one_with_thousand
         }
     }
 }
+
+#[test]
+fn a_limit_moves_the_seats_at_once() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(100);
+    let mut assigned = Vec::new();
+    dispatch.limit_seats(Some(1), now, &mut assigned);
+    up(&mut dispatch, 1, 4, now);
+    // A fast request: without the limit, further ones would be handed over in advance.
+    assert_eq!(dispatch.ask(0, 0, KEY, now).1, Admission::Go(1));
+    finish(&mut dispatch, 1, 0, now);
+    let admitted: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, KEY, now).1).collect();
+    assert_eq!((admitted[0], &admitted[1..]), (Admission::Go(1), &[Admission::Wait; 5][..]));
+    assert_eq!((dispatch.seats(), dispatch.busy()), (1, 1));
+    dispatch.limit_seats(Some(3), now, &mut assigned);
+    assert_eq!((assigned.len(), dispatch.taken(1), dispatch.seats()), (2, 3, 3));
+    dispatch.limit_seats(Some(2), now, &mut assigned);
+    assert_eq!((assigned.len(), dispatch.taken(1)), (2, 3), "all that it has finish");
+    assert!(finish(&mut dispatch, 1, 0, now).is_empty());
+    assert_eq!(finish(&mut dispatch, 1, 0, now).len(), 1, "the limit holds for the next ones");
+    dispatch.limit_seats(Some(99), now, &mut assigned);
+    assert_eq!(
+        (dispatch.seats(), dispatch.waiting()),
+        (4, 0),
+        "a worker has no more seats than it was made with"
+    );
+    up(&mut dispatch, 2, 2, now);
+    dispatch.limit_seats(None, now, &mut assigned);
+    assert_eq!(dispatch.seats(), 6);
+}
+
+#[test]
+fn response_times_count_while_there_is_an_objective() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(100);
+    up(&mut dispatch, 1, 4, now);
+    let ms = Duration::from_millis;
+    dispatch.responded([ms(5)]);
+    assert_eq!(dispatch.take_load().responses.times.count(), 0);
+    dispatch.set_objective(Some(ms(100)));
+    dispatch.responded([ms(5), ms(100), ms(101)]);
+    dispatch.ask(0, 0, KEY, now);
+    finish(&mut dispatch, 1, 7, now);
+    let responses = dispatch.take_load().responses;
+    assert_eq!((responses.times.count(), responses.late), (3, 1));
+    assert_eq!((responses.ended, responses.app_us), (1, 7_000));
+    assert_eq!(dispatch.take_load().responses.ended, 0);
+}
+
+proptest! {
+    /// Whatever the limits and the order of events, no worker gets a request beyond the limit.
+    #[test]
+    fn a_worker_holds_no_more_than_the_limit(steps in proptest::collection::vec((0..3u8, 1..9u32), 1..300)) {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(1000);
+        let (mut limit, mut held) = (8, 0);
+        up(&mut dispatch, 1, 8, now);
+        for (what, number) in steps {
+            let before = dispatch.taken(1);
+            match what {
+                0 => {
+                    dispatch.ask(0, 0, KEY, now);
+                }
+                1 if before > 0 => {
+                    finish(&mut dispatch, 1, 0, now);
+                }
+                2 => {
+                    limit = number;
+                    dispatch.limit_seats(Some(limit), now, &mut Vec::new());
+                }
+                _ => {}
+            }
+            held = dispatch.taken(1);
+            // With all seats in use, requests go over in advance.
+            let most = if limit == 8 { 8 * DEEPEST } else { limit };
+            prop_assert!(held <= most.max(before), "{held} of {most}");
+            prop_assert!(dispatch.waiting() == 0 || held >= limit);
+        }
+        prop_assert!(held <= 8 * DEEPEST);
+    }
+}

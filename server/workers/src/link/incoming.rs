@@ -57,6 +57,9 @@ pub(crate) trait Owner {
     /// Returns whether a release is on trial, which wants to know each request.
     fn is_on_trial(&self) -> bool;
 
+    /// Returns whether response times are compared with an objective.
+    fn has_objective(&self) -> bool;
+
     /// Carries out the effects of a batch of frames on seats.
     fn settle(self: &Rc<Self>, end: End, settlement: Settlement);
 }
@@ -65,6 +68,8 @@ pub(crate) trait Owner {
 pub(crate) struct Settlement {
     /// The requests that have ended: their times in the app, and the turns that they have used.
     pub(crate) apps: Vec<(Duration, Option<Turn>)>,
+    /// The times until responses of clients began; `None` without an objective.
+    pub(crate) responded: Option<Vec<Duration>>,
     /// Requests whose waits for the GVL were measured: their number, microseconds in the app, and
     /// microseconds of waiting.
     pub(crate) measured: (u32, u64, u64),
@@ -80,9 +85,10 @@ pub(crate) struct Settlement {
 }
 
 impl Settlement {
-    fn new(on_trial: bool) -> Settlement {
+    fn new(on_trial: bool, objective: bool) -> Settlement {
         Settlement {
             apps: Vec::new(),
+            responded: objective.then(Vec::new),
             measured: (0, 0, 0),
             failed: 0,
             returned: Vec::new(),
@@ -93,7 +99,11 @@ impl Settlement {
     }
 
     fn is_empty(&self) -> bool {
-        self.apps.is_empty() && self.returned.is_empty() && self.resumed == 0 && self.failed == 0
+        self.apps.is_empty()
+            && self.responded.as_ref().is_none_or(Vec::is_empty)
+            && self.returned.is_empty()
+            && self.resumed == 0
+            && self.failed == 0
     }
 
     /// Adds a request that has ended.
@@ -123,7 +133,7 @@ impl Link {
         let n = if asks { read() } else { self.socket.try_io(Interest::READABLE, read) }?;
         drop(fds);
         let mut partial = self.partial.borrow_mut();
-        let mut settlement = Settlement::new(owner.is_on_trial());
+        let mut settlement = Settlement::new(owner.is_on_trial(), owner.has_objective());
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         if partial.is_empty() {
             let used = self.frames(&buffer[..n], owner, &mut settlement).map_err(bad)?;
@@ -219,6 +229,9 @@ impl Link {
                     Err(failure) => ReplyEvent::Failed(failure),
                 });
                 self.route(&call, frame.header.route)?;
+                if let Some(responded) = &mut settled.responded {
+                    responded.extend(call.response_time(settled.now));
+                }
                 if is_last(frame) {
                     end(&call, response.times, Ok(()), settled);
                 } else {

@@ -260,9 +260,21 @@ impl Owner for Local {
         self.shared.comparison().is_on()
     }
 
+    fn has_objective(&self) -> bool {
+        self.shared.has_objective()
+    }
+
     fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {
-        let Settlement { apps, measured: (count, app_us, gvl_us), failed, returned, resumed, tried, now } =
-            settlement;
+        let Settlement {
+            apps,
+            responded,
+            measured: (count, app_us, gvl_us),
+            failed,
+            returned,
+            resumed,
+            tried,
+            now,
+        } = settlement;
         // A trial compares workers of the default pool.
         if let Some(tried) = tried.filter(|tried| pool == PoolIndex::DEFAULT && !tried.is_empty()) {
             self.shared.comparison().add(serial, tried);
@@ -279,6 +291,7 @@ impl Owner for Local {
             queue.failed(serial, failed);
         }
         queue.measured(count, app_us, gvl_us);
+        queue.responded(responded.into_iter().flatten());
         for (app, turn) in apps {
             queue.finished(serial, turn, Some(app), now, &mut assigned);
         }

@@ -82,6 +82,11 @@ impl Local {
                 continue;
             }
             match self.waiting.take(ticket) {
+                Some(call) if self.is_over(&call) => {
+                    call.finished();
+                    call.fail(Failure::busy("waited for longer than the objective of response times leaves"));
+                    self.shared.dispatch(ticket.pool).expired_late();
+                }
                 Some(call) if !call.account().is_some_and(|account| account.is_full()) => {
                     self.send(ticket, serial, Some(turn), call);
                     continue;
@@ -95,6 +100,11 @@ impl Local {
             let mut queue = self.shared.dispatch(ticket.pool);
             queue.finished(serial, Some(turn), None, Instant::now(), &mut assigned);
         }
+    }
+
+    /// Returns whether the time of a request that has waited is over, under overload.
+    fn is_over(&self, call: &Call) -> bool {
+        self.shared.wait_limit(call.pool()).is_some_and(|limit| call.asked().elapsed() > limit)
     }
 
     fn send(self: &Rc<Local>, ticket: Ticket, serial: Serial, turn: Option<Turn>, call: Rc<Call>) {

@@ -50,7 +50,7 @@ pub const OWN: f64 = 0.3;
 /// The share of their time for which the remaining workers may be busy.
 pub const FULL: f64 = 0.6;
 /// The share of the memory limit up to which a worker is added; above [`MEMORY_MOST`] one is removed.
-const MEMORY: f64 = 0.9;
+pub const MEMORY: f64 = 0.9;
 const MEMORY_MOST: f64 = 0.95;
 /// The time of the samples that decide about growing; [`PRESSED`] of them have to agree.
 const WINDOW: Duration = Duration::from_millis(5_500);
@@ -88,17 +88,31 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns whether one more worker fits; `None` while that is unknown.
-    fn has_room(&self) -> Option<bool> {
+    /// Returns whether `count` more workers of the largest size fit; `None` while that is unknown.
+    pub(crate) fn has_room_for(&self, count: u64) -> Option<bool> {
         let Some(limit) = self.limit else { return Some(true) };
-        let worker = self.worker?;
+        let worker = self.worker?.saturating_mul(count);
         let reserve = limit - share(limit, MEMORY);
         let fits = self.taken.saturating_add(worker) <= share(limit, MEMORY);
         let free = self.available.is_none_or(|available| available >= worker.saturating_add(reserve));
         Some(fits && free)
     }
 
-    fn is_exceeded(&self) -> bool {
+    /// Describes why no worker fits.
+    pub(crate) fn no_room(&self) -> String {
+        let (worker, limit) = (self.worker.unwrap_or(0), self.limit.unwrap_or(0));
+        let left = self
+            .available
+            .map_or(String::new(), |left| format!(", and the machine has {} left", mebibytes(left)));
+        format!(
+            "there is no memory for another worker of {}: all processes take {} of {}{left}",
+            mebibytes(worker),
+            mebibytes(self.taken),
+            mebibytes(limit)
+        )
+    }
+
+    pub(crate) fn is_exceeded(&self) -> bool {
         self.worker.is_some() && self.limit.is_some_and(|limit| self.taken > share(limit, MEMORY_MOST))
     }
 }
@@ -319,8 +333,8 @@ impl Growth {
             let why = format!("only {} of the CPU is idle, so another worker would not help", percent(idle));
             return self.stay(0, pressure, &why);
         }
-        if !memory.has_room()? {
-            return self.stay(1, pressure, &no_room(memory));
+        if !memory.has_room_for(1)? {
+            return self.stay(1, pressure, &memory.no_room());
         }
         // Growing soon after shrinking means that shrinking was wrong, so be more patient.
         let soon = |at: Instant| now.saturating_duration_since(at) < self.patience * 2;
@@ -358,19 +372,6 @@ fn outgrown(memory: Memory) -> String {
     let most = mebibytes(share(limit, MEMORY_MOST));
     format!(
         "all processes use {}, above the threshold of {most} ({} in total)",
-        mebibytes(memory.taken),
-        mebibytes(limit)
-    )
-}
-
-fn no_room(memory: Memory) -> String {
-    let (worker, limit) = (memory.worker.unwrap_or(0), memory.limit.unwrap_or(0));
-    let left = memory
-        .available
-        .map_or(String::new(), |left| format!(", and the machine has {} left", mebibytes(left)));
-    format!(
-        "there is no memory for another worker of {}: all processes take {} of {}{left}",
-        mebibytes(worker),
         mebibytes(memory.taken),
         mebibytes(limit)
     )

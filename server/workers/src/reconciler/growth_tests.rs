@@ -336,7 +336,7 @@ proptest! {
             world.memory = Memory { taken: 50 * MIB, limit: Some(limit * MIB), ..Memory::default() };
             for _ in 0..seconds {
                 let (before, sample) = (world.workers, world.sample());
-                let room = sample.memory.has_room();
+                let room = sample.memory.has_room_for(1);
                 world.pass(sample);
                 prop_assert!((min..=min + more).contains(&world.workers));
                 prop_assert!(world.workers <= before || room == Some(true));

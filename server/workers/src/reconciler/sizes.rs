@@ -136,6 +136,30 @@ impl Reconciler {
         }
     }
 
+    /// Returns whether the workers are all up and stay, so that figures of the load say something about them.
+    pub fn is_steady(&self) -> bool {
+        self.wish.phase == Phase::Serving && self.is_complete() && self.replaces_workers().is_none()
+    }
+
+    /// Sets the number of workers as the objective needs it. A worker fewer is `least_missed`.
+    pub fn shape(
+        &mut self,
+        number: usize,
+        least_missed: Option<Serial>,
+        why: &str,
+        now: Instant,
+    ) -> Vec<Act> {
+        self.now = now;
+        let before = self.wish.counts[&PoolIndex::DEFAULT];
+        if number + 1 == before
+            && let Some(serial) = least_missed
+        {
+            self.close(serial);
+        }
+        self.want(number, why);
+        self.settle_all()
+    }
+
     /// Judges a sample of the load.
     pub(super) fn check_size(&mut self, sample: Sample, least_missed: Option<Serial>) {
         if !self.is_complete() || self.replaces_workers().is_some() {

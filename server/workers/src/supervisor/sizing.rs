@@ -66,6 +66,7 @@ impl Supervisor {
         let (Range { min, max }, pinned) = self.reconciler.range();
         let (wanted, last) =
             (self.reconciler.wish().counts[&PoolIndex::DEFAULT], self.outbox.history.size.clone());
+        let (min, max) = self.subjects.shaping.as_ref().map_or((min, max), Shaping::workers);
         Sizing { wanted, min, max, pinned, last }
     }
 
@@ -98,6 +99,10 @@ impl Supervisor {
             ));
             workers = Workers { min: workers.min.min(most), max: most };
         }
+        if self.subjects.shaping.is_some() {
+            // The number follows the objective again, from where it is.
+            workers = Workers::exactly(self.reconciler.wish().counts[&PoolIndex::DEFAULT] as u32);
+        }
         // The load figures collected in the meantime are outdated.
         self.shared.dispatch(PoolIndex::DEFAULT).take_load();
         let acts = self.reconciler.allow(workers, &format!("the setting is {workers} now"), Instant::now());
@@ -108,11 +113,13 @@ impl Supervisor {
     pub(super) fn observe_size(&mut self) {
         self.shared.set_wanted(self.reconciler.wanted());
         let settings = self.options.settings.borrow();
-        let known =
-            settings.limits.predict_wait && !self.reconciler.is_reloading() && self.reconciler.is_staffed();
+        let known = !self.reconciler.is_reloading() && self.reconciler.is_staffed();
+        let limit = self.subjects.shaping.as_ref().and_then(Shaping::wait_limit);
         self.subjects.sampler.longest_waits.resize(self.shared.pools().indexes().count(), None);
         for (pool, last) in self.shared.pools().indexes().zip(&mut self.subjects.sampler.longest_waits) {
-            let longest_wait = known.then(|| settings.timeouts_of(pool.0.into()).0);
+            let queue = settings.timeouts_of(pool.0.into()).0;
+            let overload = limit.filter(|_| pool == PoolIndex::DEFAULT).map(|limit| limit.min(queue));
+            let longest_wait = overload.or(settings.limits.predict_wait.then_some(queue)).filter(|_| known);
             if longest_wait != *last {
                 *last = longest_wait;
                 self.shared.dispatch(pool).predict(longest_wait, Instant::now());
@@ -123,7 +130,7 @@ impl Supervisor {
     /// With `workers = "auto"`: returns the number for the machine as it is now, beside the workers of other pools.
     /// The number in the settings is that of the time when they were read.
     fn auto_number(&self) -> Option<Chosen> {
-        let estimate = self.options.boot.settings.workers_auto?;
+        let estimate = self.options.boot.settings.workers_auto.filter(|_| self.subjects.shaping.is_none())?;
         Some(auto_workers(&Machine::recent(), estimate, self.reconciler.others() as u32))
     }
 
@@ -142,6 +149,9 @@ impl Supervisor {
 
     /// Reports a sample of the load of the default pool, if its number of workers follows it.
     pub(super) fn check_size(&mut self, rows: &[Row], now: Instant) {
+        if self.subjects.shaping.is_some() {
+            return self.follow_objective(rows, now);
+        }
         self.follow_machine(now);
         if now < self.subjects.sampler.next || !self.reconciler.follows_load() {
             return;
@@ -153,14 +163,14 @@ impl Supervisor {
 
     /// Returns the worker of the default pool with the fewest open WebSockets, then the fewest requests.
     /// Among equals it is the youngest, which has the coldest caches.
-    fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
+    pub(super) fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
         let queue = self.shared.dispatch(PoolIndex::DEFAULT);
         let up = rows.iter().filter(|row| row.state == WorkerState::Ready && row.pool == PoolIndex::DEFAULT);
         up.map(|row| row.serial)
             .min_by_key(|&serial| (queue.tunnels(serial), queue.taken(serial), Reverse(serial)))
     }
 
-    fn sample(&mut self, rows: &[Row], now: Instant) -> Sample {
+    pub(super) fn sample(&mut self, rows: &[Row], now: Instant) -> Sample {
         let (load, oldest, busy, seats) = self.queue_sample(now);
         let memory = self.memory_sample(rows, now);
         let clock = Machine::cpu_clock();

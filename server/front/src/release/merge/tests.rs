@@ -124,6 +124,7 @@ const VALUES: &[&str] = &[
     "700",
     "b3RoZXI",
     "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+    "p95 < 7s",
 ];
 
 /// In development, some options have other defaults.
@@ -134,6 +135,7 @@ const COMPANIES: &[&[(&str, &str)]] = &[
     &[],
     &[("dir", "auth.rb"), ("mruby_file", "true")],
     &[("traces.endpoint", "http://127.0.0.1:4318")],
+    &[("slo", "p50 < 1s")],
     // A reload can replace a list of paths by another one, but cannot add or remove the list.
     &[("fibers", "7"), ("fiber_paths", "/one")],
     &[("bind", "ssl://127.0.0.1:7443"), ("tls.cert", "other.pem"), ("tls.key", "auth.rb")],

@@ -13,6 +13,7 @@ use crate::value::control::ControlAddress;
 use crate::value::proxies::{Cidr, TrustedProxies};
 use crate::value::queue::Fair;
 use crate::value::refork::ReforkAfter;
+use crate::value::slo::Slo;
 use crate::value::step::Step;
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
@@ -182,6 +183,19 @@ impl ValueKind<Workers> for WorkerRange {
 
     fn expected(&self) -> String {
         format!("\"MIN:MAX\" or a number of workers, from 1 to {}", Workers::MOST)
+    }
+}
+
+/// An objective of response times.
+pub(crate) struct Objectives;
+
+impl ValueKind<Slo> for Objectives {
+    fn read(&self, raw: &Raw) -> Result<Slo, Mistake> {
+        raw.text().or_mistake()?.parse()
+    }
+
+    fn expected(&self) -> String {
+        "\"p50 < TIME\", \"p95 < TIME\" or \"p99 < TIME\", such as \"p95 < 200ms\"".to_owned()
     }
 }
 

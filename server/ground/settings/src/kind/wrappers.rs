@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Completion, Mistake, ValueKind};
 use crate::raw::Raw;
 use crate::value::hsts::Hsts;
+use crate::value::slo::Slo;
 
 /// A value, or the empty text for none.
 pub(crate) struct Maybe<K>(pub(crate) K);
@@ -89,6 +90,12 @@ impl Zero for PathBuf {
 
 impl Zero for Hsts {
     /// A time of 0 tells browsers to forget the rule; that differs from sending no field.
+    fn is_zero(&self) -> bool {
+        false
+    }
+}
+
+impl Zero for Slo {
     fn is_zero(&self) -> bool {
         false
     }

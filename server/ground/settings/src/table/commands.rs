@@ -481,6 +481,19 @@ pub const COMMANDS: &[Command] = &[
         ],
     },
     Command {
+        name: "shape",
+        doc: "Show the objective of response times (slo), whether it holds, the shape, and the last steps with their reasons",
+        options: Options::These(&["config", "control", "control_token"]),
+        arguments: &[
+            Own {
+                name: "dir",
+                form: Form::Value { value: "DIR", repeated: false },
+                doc: "Directory of the server's app [default: the current directory]",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
+    },
+    Command {
         name: "status",
         doc: "Print whether a server is running in DIR, and its state; exit 0 or 3",
         options: RUNNING_OR_NOT,

@@ -1,9 +1,10 @@
 //! Numbers of processes and threads.
 
 use super::entry::{Category, entries, long, short};
-use crate::kind::lists::{PathPrefixes, ThreadRange, WorkerRange};
+use crate::kind::lists::{Objectives, PathPrefixes, ThreadRange, WorkerRange};
 use crate::kind::numbers::{Count, Size};
 use crate::kind::wrappers::{Auto, OrOff};
+use crate::value::slo::Slo;
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
 
@@ -57,6 +58,36 @@ entries! { Category::Workers;
         reloadable: true,
         reload_only: true,
         known_as: &["fibers.paths", "fiber_path"],
+    }
+    /// Objective of response times, which workers and threads follow
+    SLO: Option<Slo> = OrOff(Objectives), {
+        key: "slo",
+        flags: &[long("slo", "OBJECTIVE")],
+        env: &["FIREBRICK_SLO"],
+        default: "off",
+        more: "With \"p95 < 200ms\", 95 of 100 responses are to begin within 200 ms after the request is complete. The server starts with \
+               `workers` and `threads`, and changes both while it serves, in trials that it takes back if they do not help, within shape.workers \
+               and shape.threads. When nothing helps, it refuses the requests that would miss the objective (503). `firebrick shape` \
+               shows each step with its reason. It concerns the default pool, and has no effect in an attached server. docs/shape.md has the rules.",
+        known_as: &["objective", "service_level_objective", "target_latency"],
+    }
+    /// Bounds of the threads in use in each worker, with slo
+    SHAPE_THREADS: Option<Threads> = Auto(ThreadRange), {
+        key: "shape.threads",
+        flags: &[long("shape-threads", "RANGE|auto")],
+        env: &["FIREBRICK_SHAPE_THREADS"],
+        default: "auto",
+        more: "auto is `threads` if that is written as a range, else 1:64; never more than Active Record's pool has connections. An \
+               app that is not thread-safe needs 1. With fibers the bounds have no effect.",
+    }
+    /// Bounds of the number of workers, with slo
+    SHAPE_WORKERS: Option<Workers> = Auto(WorkerRange), {
+        key: "shape.workers",
+        flags: &[long("shape-workers", "RANGE|auto")],
+        env: &["FIREBRICK_SHAPE_WORKERS"],
+        default: "auto",
+        more: "auto is `workers` if that is written as a range, else from 1 to one per available CPU, or `workers` if that is more. \
+               CPU and memory are limits as well.",
     }
     /// Number of event-loop threads of the front process
     FRONT_THREADS: Option<u32> = Auto(Count { min: 1, max: 256 }), {

@@ -227,6 +227,57 @@ fn none_is_one() {
 }
 
 #[test]
+fn an_objective_has_bounds() {
+    let shape = |app: App| {
+        let settings = app.var("RACK_ENV", "production").loaded().settings;
+        let shape = settings.shape.expect("an objective");
+        let pool = settings.default_pool();
+        (shape.workers.to_string(), shape.threads.to_string(), (pool.workers, shape.start), pool.threads.max)
+    };
+    let slo = |rest: &str| App::with(&format!("slo = 'p95 < 200ms'\n{rest}"));
+    let of = |workers: &str, threads: &str, start: (u32, u16), most: u16| {
+        (workers.to_owned(), threads.to_owned(), start, most)
+    };
+    assert_eq!(shape(slo("workers = 1\nthreads = 1")), of("1", "1:64", (1, 1), 64));
+    assert_eq!(shape(slo("workers = 3\nthreads = 5")), of("1:3", "1:64", (3, 5), 64));
+    assert_eq!(shape(slo("workers = '2:6'\nthreads = '2:9'")), of("2:6", "2:9", (2, 2), 9));
+    let bounds = "[shape]\nthreads = '2:4'\nworkers = '2:3'";
+    assert_eq!(shape(slo(bounds)), of("2:3", "2:4", (2, 3), 4), "defaults move into the bounds");
+    assert_eq!(shape(slo("[shape]\nthreads = 1")), of("1", "1:1", (1, 1), 1));
+    let fibers = slo("workers = 1\nfibers = 10\nthreads = 2").loaded().settings;
+    assert_eq!(fibers.default_pool().threads.max, 2, "fibers have the threads of the settings");
+    assert_eq!(App::with("threads = 4").loaded().settings.shape, None);
+}
+
+#[test]
+fn an_objective_with_bounds_that_the_start_breaks_is_a_mistake() {
+    let mistakes =
+        App::with("slo = 'p95 < 1s'\nworkers = 8\nthreads = 20\n[shape]\nworkers = 2\nthreads = '1:16'")
+            .mistakes();
+    for said in [
+        "shape.workers = 2: the server starts with 8 workers: set workers to a number from 2 to 2",
+        "shape.threads = \"1:16\": the server starts with 20 threads: set threads to a number from 1 to 16",
+    ] {
+        assert!(mistakes.contains(said), "{mistakes}");
+    }
+    let warnings = App::with("[shape]\nworkers = 2").loaded().warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning
+                .contains("shape.workers has no effect (firebrick.toml:2), because slo is off")),
+        "{warnings:?}"
+    );
+    let fibers = App::with("slo = 'p95 < 1s'\nfibers = 10\n[shape]\nthreads = 2").loaded().warnings;
+    assert!(
+        fibers
+            .iter()
+            .any(|warning| warning.contains("shape.threads has no effect") && warning.contains("fibers")),
+        "{fibers:?}"
+    );
+}
+
+#[test]
 fn each_thread_variable_sets_its_half() {
     let threads = |app: App| app.loaded().settings.threads.to_string();
     let file = || App::with("threads = '2:4'");
