@@ -470,7 +470,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 32] = [
+const ENDPOINTS: [Endpoint; 33] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
