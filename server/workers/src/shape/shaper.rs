@@ -339,8 +339,14 @@ impl Shaper {
         if may_close && shape.workers > start.workers && fits {
             return Some(self.shrink(1, 0, why, now));
         }
-        let needed = most.saturating_mul(2).div_ceil(shape.workers.max(1)).max(start.seats).max(1);
-        (needed <= shape.seats / 2).then(|| self.shrink(0, shape.seats - needed, why, now))
+        // What was in use at a time needs no more than the start gives, or half of what would be left.
+        let enough = most <= shape.workers.saturating_mul(start.seats);
+        let needed = match enough {
+            true => start.seats,
+            false => most.saturating_mul(2).div_ceil(shape.workers.max(1)).max(start.seats),
+        };
+        let worth = if enough { needed < shape.seats } else { needed <= shape.seats / 2 };
+        worth.then(|| self.shrink(0, shape.seats - needed, why, now))
     }
 
     fn shrink(&mut self, workers: u32, seats: u32, why: String, now: Instant) -> ShapeStep {

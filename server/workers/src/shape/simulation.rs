@@ -164,17 +164,17 @@ impl Server {
             Memory { taken: self.memory.taken + per_worker * u64::from(shape.workers), ..self.memory };
         self.now += SAMPLE;
         let steps = self.shaper.observe(sample, self.now);
-        self.check(shape, &steps);
+        self.check(&steps);
         self.steps.extend(steps);
     }
 
     /// Checks what holds after each step.
-    fn check(&self, before: ServingShape, steps: &[ShapeStep]) {
+    fn check(&self, steps: &[ShapeStep]) {
         let (bounds, shape) = (self.shaper.bounds(), self.shaper.shape());
         assert!((bounds.workers.0..=bounds.workers.1).contains(&shape.workers), "{shape}");
         assert!((bounds.seats.0..=bounds.seats.1).contains(&shape.seats), "{shape}");
         if let Some(connections) = self.connections {
-            assert!(shape.seats <= connections.max(before.seats), "{shape}, {connections} connections");
+            assert!(shape.seats <= connections.max(bounds.start.seats), "{shape}, {connections} connections");
         }
         for step in steps {
             assert!(

@@ -36,7 +36,11 @@ pub(super) fn database(facts: &DeployFacts) -> Vec<DeployFinding> {
 
 /// Returns the seats of the worker that has most of them.
 fn seats(settings: &Settings) -> WorkerSeats {
-    let own = settings.default_pool();
+    let mut own = settings.default_pool();
+    // With an objective the server never uses more threads than there are connections, except for those of the start.
+    if let Some(shape) = settings.shape {
+        own.threads.max = own.threads.max.min(shape.start);
+    }
     let most = std::iter::once(&own).chain(&settings.pools).map(of_pool).max_by_key(|seats| seats.number);
     most.unwrap_or_else(|| of_pool(&own))
 }
