@@ -125,8 +125,7 @@ fn differences(report: Option<&ShadowReport>) -> String {
     };
     let mut text = format!("{}\n", report.text.lines().next().unwrap_or_default());
     for one in &report.differences {
-        let (worse, examples) = (if one.worse { "worse: " } else { "" }, one.examples.join(", "));
-        text += &format!("  {}: {worse}{} ({} requests: {examples})\n", one.route, one.describe(), one.seen);
+        text += &format!("  {}\n", one.line());
     }
     for one in &report.left_out {
         text += &format!("  not compared: {} ({})\n", one.route, one.why);

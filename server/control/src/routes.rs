@@ -61,7 +61,7 @@ enum Route {
     Reload(ReloadWish),
     /// The time of a shadow is not a number.
     BadShadow,
-    /// What the shadow of the last reload has found.
+    /// The findings of the last reload's shadow.
     Differences,
     Upgrade,
     /// A profile, or which parameter of it is wrong.

@@ -1,4 +1,4 @@
-//! What the shadow of a reload has found, for people and programs.
+//! The findings of a reload's shadow, for people and programs.
 
 use crate::when;
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,18 @@ pub struct UncomparedRoute {
 }
 
 impl ReleaseDifference {
+    /// Returns the difference with its route and examples, as a line.
+    pub fn line(&self) -> String {
+        let requests = if self.seen == 1 { "request" } else { "requests" };
+        format!(
+            "{}: {} ({} {requests}: {})",
+            self.route,
+            self.describe(),
+            self.seen,
+            self.examples.join(", ")
+        )
+    }
+
     /// Returns the difference as a sentence without its subject.
     pub fn describe(&self) -> String {
         let part = &self.part;

@@ -3,6 +3,7 @@
 //! A request is [submitted](submit), and sent on a [link](crate::link). It ends with the last frame of its
 //! response ([`Local::settle`]), or as [`take_back`] and [`overdue`] describe.
 
+mod copies;
 mod overdue;
 mod stalled;
 mod submit;

@@ -157,7 +157,7 @@ impl Rack {
         trace.measure.set(measure);
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let pool = self.local.shared().pool_of(request.path(), &self.local.settings());
-        if self.local.shared().shadow().is_on() && matches!(body, Collected::Empty) {
+        if self.local.shared().shadow().may_copy() && matches!(body, Collected::Empty) {
             self.local.shadow(&frame[wire::frame::HEADER..], pool);
         }
         let body = match body {

@@ -4,7 +4,7 @@ use wire::names;
 use wire::request::{Body, Encoder, Head, Put, Request};
 
 /// The key of the env that marks a copy: `old` or `new`. It is a variable, not a field, so no client can set it.
-pub(super) const MARK: &[u8] = b"firebrick.shadow";
+pub(crate) const MARK: &[u8] = b"firebrick.shadow";
 /// The longest head that is copied, in bytes.
 const LONGEST: usize = 16 << 10;
 
@@ -26,7 +26,7 @@ const LEFT_OUT: [&[u8]; 10] = [
 
 /// The worker that a copy is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Old,
     New,
 }
@@ -42,7 +42,7 @@ impl Side {
 
 /// A request of a client without its secrets.
 #[derive(Debug, Clone)]
-pub(super) struct RequestCopy {
+pub(crate) struct RequestCopy {
     payload: Vec<u8>,
     /// Whether it is sent as HEAD instead.
     head_only: bool,
@@ -52,7 +52,7 @@ pub(super) struct RequestCopy {
 
 impl RequestCopy {
     /// Returns the copy of a REQUEST payload; `None` if this request is not copied.
-    pub(super) fn of(payload: &[u8]) -> Option<RequestCopy> {
+    pub(crate) fn of(payload: &[u8]) -> Option<RequestCopy> {
         if payload.len() > LONGEST {
             return None;
         }
@@ -76,7 +76,7 @@ impl RequestCopy {
     }
 
     /// Returns a request of the server's own for this target.
-    pub(super) fn of_target(target: &str) -> Option<RequestCopy> {
+    pub(crate) fn of_target(target: &str) -> Option<RequestCopy> {
         let mut frame = Vec::new();
         let path = target.split('?').next().unwrap_or_default().len() as u32;
         let query =
@@ -104,12 +104,12 @@ impl RequestCopy {
     }
 
     /// Returns the same request with the method HEAD.
-    pub(super) fn head(&self) -> RequestCopy {
+    pub(crate) fn head(&self) -> RequestCopy {
         RequestCopy { head_only: true, ..self.clone() }
     }
 
     /// Returns the REQUEST frame for a worker, which asks at this time.
-    pub(super) fn frame(&self, side: Side, asked_us: u64) -> Option<Vec<u8>> {
+    pub(crate) fn frame(&self, side: Side, asked_us: u64) -> Option<Vec<u8>> {
         let request = Request::decode(&self.payload).ok()?;
         let method = self.method(&request.head);
         let head = Head { method, measure: true, asked_us, ..request.head };
@@ -136,19 +136,19 @@ impl RequestCopy {
     }
 
     /// Returns whether it is a GET, which can be sent as HEAD, too.
-    pub(super) fn is_get(&self) -> bool {
+    pub(crate) fn is_get(&self) -> bool {
         self.with_head(|head| self.method(head) == b"GET").unwrap_or(false)
     }
 
     /// Returns method and target for people.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let text = |bytes: &[u8]| bytes[..bytes.len().min(200)].escape_ascii().to_string();
         let described = self.with_head(|head| format!("{} {}", text(self.method(head)), text(head.target)));
         described.unwrap_or_default()
     }
 
     /// Returns method and folded path: what tells it apart before its route is known.
-    pub(super) fn folded(&self) -> String {
+    pub(crate) fn folded(&self) -> String {
         let folded = |head: &Head<'_>| {
             text::route::Buffer::default().of_request(self.method(head), head.path()).to_owned()
         };

@@ -1,6 +1,6 @@
 //! The shape of a response's fields: which there are, and the values of those that change what clients do.
 
-use super::shape::{Shape, folded};
+use super::parts::{Shape, folded};
 use handler::Fields;
 
 /// Fields that differ by nature, or that the server writes.

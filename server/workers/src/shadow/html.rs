@@ -4,7 +4,7 @@
 //! Why a scanner of our own: both sides are read in the same way, so nothing depends on how browsers mend a page, which is
 //! most of what a library for HTML does. Text and comments are skipped.
 
-use super::shape::{Shape, folded};
+use super::parts::{Shape, folded};
 
 /// Elements whose content is text up to their own end tag.
 const RAW: [&[u8]; 5] = [b"script", b"style", b"textarea", b"title", b"noscript"];

@@ -2,7 +2,7 @@
 //!
 //! Elements of an array share a path. Keys that look like ids share one, too, because such objects are tables.
 
-use super::shape::Shape;
+use super::parts::Shape;
 use serde_json::Value;
 
 /// The deepest level that is told apart.

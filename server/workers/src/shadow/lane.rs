@@ -11,11 +11,11 @@ const SHARE: f64 = 20.0;
 
 /// The load of the pool when a request comes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PoolLoad {
-    pub(super) waiting: usize,
-    pub(super) busy: u32,
-    pub(super) seats: u32,
-    pub(super) processors: usize,
+pub(crate) struct PoolLoad {
+    pub(crate) waiting: usize,
+    pub(crate) busy: u32,
+    pub(crate) seats: u32,
+    pub(crate) processors: usize,
 }
 
 impl PoolLoad {
@@ -36,7 +36,7 @@ impl PoolLoad {
 
 /// Whether a round may begin.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// The factor of the pause after the round in progress; `None` without one.
     running: Option<f64>,
     next_at: Instant,
@@ -44,12 +44,12 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Creates a lane that is taken, for requests of the server's own.
-    pub(super) fn taken(now: Instant) -> Lane {
+    pub(crate) fn taken(now: Instant) -> Lane {
         Lane { running: Some(0.0), next_at: now }
     }
 
     /// Takes the lane. Returns false if it is not free, or if clients would feel it.
-    pub(super) fn take(&mut self, load: PoolLoad, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, load: PoolLoad, now: Instant) -> bool {
         let free = self.running.is_none() && now >= self.next_at && load.has_room();
         if free {
             self.running = Some(load.pause_factor());
@@ -57,11 +57,12 @@ impl Lane {
         free
     }
 
-    /// Frees the lane after a round that took this long.
-    pub(super) fn free(&mut self, took: Duration, now: Instant) {
+    /// Frees the lane after a round that took this long. Returns when the next one may begin.
+    pub(crate) fn free(&mut self, took: Duration, now: Instant) -> Instant {
         if let Some(factor) = self.running.take() {
             self.next_at = now + took.mul_f64(factor);
         }
+        self.next_at
     }
 }
 

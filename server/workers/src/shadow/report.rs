@@ -1,7 +1,7 @@
 //! The list of differences, for people.
 
+use super::parts::STATUS;
 use super::routes::ShadowedRoute;
-use super::shape::STATUS;
 use stats::{ReleaseDifference, ShadowReport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,25 +32,26 @@ pub(super) fn differences(routes: &BTreeMap<Arc<str>, ShadowedRoute>) -> Vec<Rel
 /// Returns what the shadow has shown. `once`: routes that have failed once and not again; `figures`: what the figures say.
 pub(super) fn text(report: &ShadowReport, once: &[(&str, u64)], figures: Option<&str>) -> String {
     let count = report.differences.len();
-    let found = match count {
-        0 => "no difference".to_owned(),
-        1 => "1 difference".to_owned(),
-        _ => format!("{count} differences"),
-    };
+    let found = if count == 0 { "no difference".to_owned() } else { counted(count as u64, "difference") };
     let probes = report.probes.join(", ");
     let mut text = match (report.requests, probes.as_str()) {
         (0, "") => "no request of a client could be compared, and no probe path".to_owned(),
         (0, _) => format!(
             "no request of a client could be compared; the verdict is from the probes ({probes}): {found}"
         ),
-        (requests, _) => format!("{requests} requests compared on {} routes: {found}", report.routes),
+        (requests, _) => {
+            format!(
+                "{} compared on {}: {found}",
+                counted(requests, "request"),
+                counted(report.routes, "route")
+            )
+        }
     };
     if let Some(figures) = figures.filter(|_| report.requests > 0) {
         text += &format!("; {figures}");
     }
     for one in report.differences.iter().take(LISTED) {
-        let examples = one.examples.join(", ");
-        text += &format!("\n  {}: {} ({} requests: {examples})", one.route, one.describe(), one.seen);
+        text += &format!("\n  {}", one.line());
     }
     if count > LISTED {
         text += &format!("\n  and {} more: `firebrick reload --differences`", count - LISTED);
@@ -65,4 +66,9 @@ pub(super) fn text(report: &ShadowReport, once: &[(&str, u64)], figures: Option<
         text += &format!("\n  not compared: {}", routes.join(", "));
     }
     text
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }

@@ -1,6 +1,6 @@
 //! Compares the responses of a round: all to copies of one request, of the old worker and of the new one. Pure.
 
-use super::shape::{QUERIES, STATUS, Shape};
+use super::parts::{QUERIES, STATUS, Shape};
 use std::collections::BTreeSet;
 
 /// How often a round that shows something new is repeated on both sides.
@@ -11,24 +11,24 @@ const TIMES_QUERIES: f64 = 1.3;
 
 /// The responses of both workers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Round {
-    pub(super) old: Vec<Shape>,
-    pub(super) new: Vec<Shape>,
+pub(crate) struct Round {
+    pub(crate) old: Vec<Shape>,
+    pub(crate) new: Vec<Shape>,
 }
 
 /// A part that all responses of the new code have differently from all of the old.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// The name of the part.
-    pub(super) part: String,
+    pub(crate) part: String,
     /// Its values; `None` where it is missing.
-    pub(super) old: Option<String>,
-    pub(super) new: Option<String>,
+    pub(crate) old: Option<String>,
+    pub(crate) new: Option<String>,
 }
 
 impl Difference {
     /// Returns whether the new code fails where the old one does not: a status of 500 or more, or no response.
-    pub(super) fn is_failure(&self) -> bool {
+    pub(crate) fn is_failure(&self) -> bool {
         let fails = |status: &Option<String>| {
             status.as_deref().is_none_or(|status| !("100".."500").contains(&status))
         };
@@ -36,19 +36,19 @@ impl Difference {
     }
 
     /// Returns whether the new code does worse by a figure.
-    pub(super) fn is_worse(&self) -> bool {
+    pub(crate) fn is_worse(&self) -> bool {
         self.is_failure() || self.part == QUERIES
     }
 }
 
 impl Round {
     /// Returns whether the round should be repeated on both sides: it shows something that is not `known`.
-    pub(super) fn needs_repeat(&self, known: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn needs_repeat(&self, known: impl Fn(&str) -> bool) -> bool {
         self.new.len() <= REPEATS && self.differences().iter().any(|one| !known(&one.part))
     }
 
     /// Returns the parts in which responses of the old code differ from each other.
-    pub(super) fn noise(&self) -> BTreeSet<String> {
+    pub(crate) fn noise(&self) -> BTreeSet<String> {
         let Some((first, others)) = self.old.split_first() else { return BTreeSet::new() };
         let differing = |other| {
             parts(first, other)
@@ -59,7 +59,7 @@ impl Round {
     }
 
     /// Returns the differences, apart from noise. If the status differs, it is the only one.
-    pub(super) fn differences(&self) -> Vec<Difference> {
+    pub(crate) fn differences(&self) -> Vec<Difference> {
         let (Some(old), Some(new)) = (self.old.first(), self.new.first()) else { return Vec::new() };
         let noise = self.noise();
         let differs =
@@ -79,7 +79,7 @@ impl Round {
     }
 
     /// Returns whether the new code failed in its first response and did not again, unlike the old code in any.
-    pub(super) fn failed_once(&self) -> bool {
+    pub(crate) fn failed_once(&self) -> bool {
         let failed = |shape: &Shape| shape.get(STATUS).is_none_or(|status| status >= "500");
         let again = self.new.iter().skip(1).any(|shape| !failed(shape));
         self.new.first().is_some_and(failed) && again && !self.old.iter().any(failed)

@@ -1,4 +1,4 @@
-//! What a shadow has found, by route.
+//! The findings of a shadow, by route.
 
 use super::rounds::{Difference, Round};
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ use crate::trial::{ReleaseComparison, TrialSample};
 use queue::Serial;
 use stats::{ShadowReport, UncomparedRoute};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,12 +26,14 @@ pub(crate) struct Pair {
     pub(crate) old: Serial,
     pub(crate) new: Serial,
     /// Distinguishes this shadow from those before.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Shadow {
-    is_on: AtomicBool,
+    /// When the lane is free, in microseconds since `created`; `u64::MAX` while it is taken, and without a shadow.
+    free_from: AtomicU64,
+    created: Instant,
     state: Mutex<State>,
     comparison: ReleaseComparison,
 }
@@ -61,21 +63,22 @@ struct Visits {
 }
 
 /// A round that is over.
-pub(super) struct FinishedRound {
-    pub(super) route: Arc<str>,
+pub(crate) struct FinishedRound {
+    pub(crate) route: Arc<str>,
     /// Method and target.
-    pub(super) request: String,
-    pub(super) round: Round,
+    pub(crate) request: String,
+    pub(crate) round: Round,
     /// The figures of the old and the new worker in the first pair of copies.
-    pub(super) samples: Option<[TrialSample; 2]>,
+    pub(crate) samples: Option<[TrialSample; 2]>,
     /// Whether the server has made it up.
-    pub(super) own: bool,
+    pub(crate) own: bool,
 }
 
 impl Default for Shadow {
     fn default() -> Shadow {
         Shadow {
-            is_on: AtomicBool::new(false),
+            free_from: AtomicU64::new(u64::MAX),
+            created: Instant::now(),
             state: Mutex::default(),
             comparison: ReleaseComparison::of_copies(WARMING),
         }
@@ -93,27 +96,26 @@ impl Shadow {
         state.running = Some(Running { pair, lane, paths, routes, requests: 0, probes: Vec::new() });
         state.last = None;
         self.comparison.begin(new);
-        self.is_on.store(true, Relaxed);
         pair
     }
 
     /// Ends the shadow, and forgets what it has collected, apart from its report.
     pub(crate) fn end(&self) {
-        if self.is_on() {
-            self.is_on.store(false, Relaxed);
+        if self.state().running.take().is_some() {
+            self.free_from.store(u64::MAX, Relaxed);
             self.comparison.end();
-            self.state().running = None;
         }
     }
 
-    /// Returns whether a shadow runs.
+    /// Returns whether a shadow runs that may copy a request now.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+    pub(crate) fn may_copy(&self) -> bool {
+        let from = self.free_from.load(Relaxed);
+        from != u64::MAX && self.created.elapsed().as_micros() as u64 >= from
     }
 
     /// Takes the lane for a copy of this request, if there is room for one and this path is not left out.
-    pub(super) fn take(&self, request: &RequestCopy, load: PoolLoad, now: Instant) -> Option<Pair> {
+    pub(crate) fn take(&self, request: &RequestCopy, load: PoolLoad, now: Instant) -> Option<Pair> {
         let mut state = self.state();
         let running = state.running.as_mut()?;
         let path = request.folded();
@@ -121,18 +123,21 @@ impl Shadow {
         if visits.is_some_and(|visits| visits.left_out.is_some() || !is_turn(visits.rounds)) {
             return None;
         }
-        (running.lane.take(load, now)).then_some(running.pair)
+        let pair = running.lane.take(load, now).then_some(running.pair)?;
+        self.free_from.store(u64::MAX, Relaxed);
+        Some(pair)
     }
 
     /// Frees the lane after a round that took this long.
-    pub(super) fn free(&self, pair: Pair, took: Duration) {
+    pub(crate) fn free(&self, pair: Pair, took: Duration) {
         if let Some(running) = self.state().of(pair) {
-            running.lane.free(took, Instant::now());
+            let from = running.lane.free(took, Instant::now()).saturating_duration_since(self.created);
+            self.free_from.store(from.as_micros() as u64, Relaxed);
         }
     }
 
     /// Counts a round of a path. Returns how many there were before.
-    pub(super) fn visit(&self, pair: Pair, path: &str) -> u64 {
+    pub(crate) fn visit(&self, pair: Pair, path: &str) -> u64 {
         self.state().of(pair).map_or(0, |running| {
             let Some(visits) = running.visits(path) else { return 0 };
             visits.rounds += 1;
@@ -141,14 +146,14 @@ impl Shadow {
     }
 
     /// Leaves a path out from now on, for this reason.
-    pub(super) fn leave_out(&self, pair: Pair, path: &str, why: &'static str) {
+    pub(crate) fn leave_out(&self, pair: Pair, path: &str, why: &'static str) {
         if let Some(visits) = self.state().of(pair).and_then(|running| running.visits(path)) {
             visits.left_out.get_or_insert(why);
         }
     }
 
     /// Returns whether a round of this route should be repeated on both sides.
-    pub(super) fn needs_repeat(&self, pair: Pair, route: &str, round: &Round) -> bool {
+    pub(crate) fn needs_repeat(&self, pair: Pair, route: &str, round: &Round) -> bool {
         self.state().of(pair).is_some_and(|running| {
             let known = running.routes.get(route);
             round.needs_repeat(|part| known.is_some_and(|route| route.knows(part)))
@@ -156,7 +161,7 @@ impl Shadow {
     }
 
     /// Adds a round.
-    pub(super) fn add(&self, pair: Pair, finished: FinishedRound) {
+    pub(crate) fn add(&self, pair: Pair, finished: FinishedRound) {
         let FinishedRound { route, request, round, samples, own } = finished;
         let mut state = self.state();
         let Some(running) = state.of(pair) else { return };
@@ -254,7 +259,7 @@ fn is_turn(rounds: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::Shape;
+    use super::super::parts::Shape;
     use super::*;
 
     const FREE: PoolLoad = PoolLoad { waiting: 0, busy: 0, seats: 4, processors: 4 };
@@ -288,7 +293,7 @@ mod tests {
         assert!(shadow.verdict(true, true, fine).unwrap().is_err());
         shadow.add(pair, finished("b", round(&[("status", "200")], &[("status", "500")]), false));
         let why = shadow.verdict(false, false, fine).unwrap().unwrap_err();
-        assert!(why.contains("b: status was 200, is 500 (1 requests: GET /b/1)"), "{why}");
+        assert!(why.contains("b: status was 200, is 500 (1 request: GET /b/1)"), "{why}");
         shadow.end();
         assert_eq!(shadow.verdict(true, true, fine), None);
         let last = shadow.last().unwrap();
@@ -328,7 +333,9 @@ mod tests {
         shadow.leave_out(pair, &request.folded(), "it writes");
         assert_eq!(shadow.take(&request, FREE, Instant::now()), None);
         let other = RequestCopy::of_target("/b").unwrap();
+        assert!(shadow.may_copy());
         assert_eq!(shadow.take(&other, FREE, Instant::now()), Some(pair));
+        assert!(!shadow.may_copy());
         let text = shadow.verdict(true, true, fine).unwrap().unwrap();
         assert!(text.contains("not compared: GET /a/:id (it writes)"), "{text}");
     }

@@ -26,7 +26,7 @@ pub struct ReleaseComparison {
     routes: Mutex<HashMap<Arc<str>, [RouteSide; 2]>>,
     /// The first requests of a route that say nothing about its figures, in the workers of either release.
     warming: [u64; 2],
-    /// What the summary advises when it cannot tell.
+    /// The advice of the summary when it cannot tell.
     advice: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! What follows from a difference between two releases.
 
-/// What a reload does when the new code responds differently.
+/// The step that follows when the new code responds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDifference {
     /// List the differences and go on.

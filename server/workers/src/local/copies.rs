@@ -3,14 +3,12 @@
 //! Why one thread for a round: it has links to both workers, so no frame and no response changes threads. Copies have no
 //! position in the queue and are never sent to another worker, like probes.
 
-use super::copy::{RequestCopy, Side};
-use super::lane::PoolLoad;
-use super::rounds::Round;
-use super::shape::{LONGEST_BODY, QUERIES, STATUS, Shape, shape};
-use super::state::{FinishedRound, Pair};
+use super::Local;
 use crate::call::{Call, CallBody, CallState};
-use crate::local::Local;
 use crate::reply::{Next, ReplyEvent, ReplyHead};
+use crate::shadow::{
+    FinishedRound, LONGEST_BODY, Pair, PoolLoad, QUERIES, RequestCopy, Round, STATUS, Shape, Side, shape,
+};
 use crate::trial::TrialSample;
 use handler::{Chunk, Fields, Trace};
 use queue::PoolIndex;
