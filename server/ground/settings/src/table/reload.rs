@@ -23,7 +23,7 @@ section! { Category::Reload;
                reload. Default paths may also return 4xx. Not in development.",
         reloadable: true,
     }
-    /// Time to compare responses to copies of requests before the new code meets a client
+    /// Time to compare copies of requests before a client meets the new code
     shadow: Duration = Period::ANY, {
         key: "reload.shadow",
         flags: &[long("reload-shadow", "TIME")],

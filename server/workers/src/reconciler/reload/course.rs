@@ -38,9 +38,7 @@ impl Reconciler {
         match (&self.rules.reload.state, result) {
             (State::Probing, Ok(text)) => {
                 self.step(text);
-                if !self.begin_shadow() {
-                    self.watch();
-                }
+                self.begin_shadow();
             }
             (State::Shadowing { .. }, Ok(text)) => {
                 self.step(text);
@@ -223,10 +221,7 @@ impl Reconciler {
 
     fn probe(&mut self) {
         let Some(serial) = self.on_trial().filter(|_| self.rules.reload.plan.probe) else {
-            if !self.begin_shadow() {
-                self.watch();
-            }
-            return;
+            return self.begin_shadow();
         };
         self.rules.reload.state = State::Probing;
         self.acts.push(Act::Try(Trial::Probe(serial, self.rules.reload.course.release)));

@@ -12,9 +12,9 @@
 use super::*;
 
 impl Reconciler {
-    /// Begins the shadow, if the plan has one. Returns false if it has none.
-    pub(super) fn begin_shadow(&mut self) -> bool {
-        let Some(time) = self.rules.reload.plan.shadow.filter(|time| !time.is_zero()) else { return false };
+    /// Begins the shadow, or goes on without one if the plan has none.
+    pub(super) fn begin_shadow(&mut self) {
+        let Some(time) = self.rules.reload.plan.shadow else { return self.watch() };
         let until = self.now + self.wish.timeouts.boot;
         self.rules.reload.state = State::Pairing { until, forked: false };
         let seconds = time.as_secs_f64();
@@ -22,7 +22,6 @@ impl Reconciler {
             "a worker of the old code and one of the new get copies of requests for {seconds} s"
         ));
         self.balance();
-        true
     }
 
     /// Returns the generation that lacks its baseline.
