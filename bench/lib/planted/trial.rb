@@ -52,8 +52,12 @@ module Bench
         Net::HTTP.start(*@server.address) do |http|
           page = http.get("/form")
           cookie = page["set-cookie"][/\A[^;]+/]
-          token = page.body[/name="authenticity_token" value="([^"]+)"/, 1]
-          20.times { |number| http.post("/entries", URI.encode_www_form(text: "row #{number}", authenticity_token: token), "Cookie" => cookie) }
+          token = page.body[/name="csrf-token" content="([^"]+)"/, 1]
+          20.times do |number|
+            form = URI.encode_www_form(text: "row #{number}", authenticity_token: token)
+            response = http.post("/entries", form, "Cookie" => cookie)
+            raise "no row can be made: #{response.code}" unless response.code == "302"
+          end
         end
       end
 
