@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// The share of a CPU from which a worker counts as computing: another thread would only wait for the GVL.
 const COMPUTES: f64 = 0.8;
+/// The share of their time for which requests compute, from which more at a time need idle CPU.
+const NEEDS_CPU: f64 = 0.2;
 /// Requests shorter than this are handed over several at a time, which helps whatever they do.
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -65,10 +67,13 @@ pub(super) fn more_seats(
     if let Some(why) = computes(sample, shape).filter(|_| !is_short) {
         return Err((ShapeGuard::Cpu, format!("{why}, so more threads would not help")));
     }
-    let each = sample.worker_cpus.map(|cpus| cpus / f64::from(shape.workers.max(1)));
-    let uses = each.is_none_or(|share| share >= OWN);
-    if let Some(why) = scarce(sample).filter(|_| !is_short && uses) {
-        return Err((ShapeGuard::Cpu, why));
+    // Requests that compute only now and then get along with the rest of the CPU.
+    let share = sample.computed().filter(|share| *share >= NEEDS_CPU);
+    if let Some((why, share)) = scarce(sample).zip(share).filter(|_| !is_short) {
+        return Err((
+            ShapeGuard::Cpu,
+            format!("{why}, and requests compute for {} of their time", percent(share)),
+        ));
     }
     if let Some(limit) =
         sample.memory.limit.filter(|limit| sample.memory.taken as f64 > *limit as f64 * MEMORY)

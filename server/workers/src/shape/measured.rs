@@ -46,6 +46,14 @@ pub struct ShapeSample {
     pub pinned: bool,
 }
 
+impl ShapeSample {
+    /// Returns the share of the time in the app for which requests computed; `None` if it is unknown.
+    pub(super) fn computed(&self) -> Option<f64> {
+        let (cpus, app) = (self.worker_cpus?, self.app_us as f64 / 1e6);
+        (app > 0.0).then(|| cpus * self.time.as_secs_f64() / app)
+    }
+}
+
 /// The figures of a while, for display and comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ShapeMeasured {

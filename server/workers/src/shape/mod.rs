@@ -3,8 +3,8 @@
 //! Pure: takes samples and the time, and returns steps with their reasons. [`crate::supervisor`] measures and
 //! carries them out.
 //!
-//! Why the seats are a limit of the queue, and not a number of threads: a worker is told the most threads that
-//! may be in use, and starts a thread when a request needs one. So the queue alone decides how many are used. A
+//! Why the seats are a limit of the queue, and not a number of threads: a worker may start as many
+//! threads as the bounds allow, and does when a request needs one. So the queue alone decides how many are used. A
 //! step takes effect with the next request, no worker is started for it, and going back costs nothing. A thread
 //! that is not needed any more sleeps. Fibers work alike.
 //!

@@ -339,7 +339,7 @@ impl Shaper {
         if may_close && shape.workers > start.workers && fits {
             return Some(self.shrink(1, 0, why, now));
         }
-        // What was in use at a time needs no more than the start gives, or half of what would be left.
+        // The shape of the start, if it has as many seats as were in use; otherwise twice that number.
         let enough = most <= shape.workers.saturating_mul(start.seats);
         let needed = match enough {
             true => start.seats,

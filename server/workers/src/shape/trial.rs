@@ -8,7 +8,7 @@ use super::measured::SampleSum;
 use super::{ServingShape, ShapeBounds, ShapeMeasured, ShapeVerdict, milliseconds, percent};
 use std::time::Duration;
 
-/// What a trial changes.
+/// The number that a trial changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShapeChange {
     MoreSeats,
