@@ -429,6 +429,17 @@ fn without_a_baseline_a_reload_goes_on() {
 }
 
 #[test]
+fn workers_that_are_not_forked_have_no_shadow() {
+    let mut world = World::booting(vec![2], Capabilities::SPAWNED);
+    world.work(40);
+    world.plan = Plan { shadow: Some(SECOND), ..plan() };
+    world.reload();
+    world.work(80);
+    assert!(world.said("none could have the old code: nothing is compared"), "{:?}", world.acts);
+    assert!(!world.said("shadowing") && world.outcome_kinds() == [Done], "{:?}", world.acts);
+}
+
+#[test]
 fn an_ordered_shadow_counts_and_in_place_there_is_none() {
     let mut world = world(plan());
     let acts = world.machine.reload(ReloadWish::Shadowed(SECOND), None, world.now);

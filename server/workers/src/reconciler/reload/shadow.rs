@@ -15,6 +15,11 @@ impl Reconciler {
     /// Begins the shadow, or goes on without one if the plan has none.
     pub(super) fn begin_shadow(&mut self) {
         let Some(time) = self.rules.reload.plan.shadow else { return self.watch() };
+        if !self.source.can_fork {
+            return self.no_shadow(
+                "workers that are not forked load the code themselves, so none could have the old code",
+            );
+        }
         let until = self.now + self.wish.timeouts.boot;
         self.rules.reload.state = State::Pairing { until, forked: false };
         let seconds = time.as_secs_f64();
