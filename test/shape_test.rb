@@ -6,9 +6,7 @@ require "json"
 require "support/case"
 require "support/load"
 
-class ShapeTest < Case
-  parallel! slow: 100
-
+module Shaping
   # An app that waits or computes, and tells how many of its requests ran at the same time.
   APP = <<~'RUBY'
     text = { "content-type" => "text/plain" }
@@ -49,6 +47,12 @@ class ShapeTest < Case
   ensure
     load&.stop
   end
+end
+
+class ShapeTest < Case
+  parallel! slow: 100
+
+  include Shaping
 
   it "gives an app that waits more threads until the objective holds, says why, and goes back afterwards" do
     own = server
@@ -62,12 +66,12 @@ class ShapeTest < Case
       assert_operator load.completed.last.body.to_i, :>=, 4, "requests run at the same time"
     end
     kept = steps(own, "kept")
-    assert_match(/\Arequests waited \d+ ms \(p95\); the throughput grew: \d+\/s before, \d+\/s with it/, kept.first["why"])
+    assert_match(%r{\Arequests waited \d+ ms \(p95\); the throughput grew: \d+/s before, \d+/s with it}, kept.first["why"])
     assert_equal "1x1", kept.first["from"]
     assert_operator kept.first["after"]["rate"], :>, kept.first["before"]["rate"]
     assert_logged(/shape: 1x1 → 1x\d+, kept: the throughput grew/, on: own)
     out, = own.command_line("shape", "--dir", own.dir)
-    assert_match(/^kept +1x1 -> 1x\d+ .* ago +\d+\/s/, out)
+    assert_match(%r{^kept +1x1 -> 1x\d+ .* ago +\d+/s}, out)
     json = JSON.parse(own.command_line("shape", "--dir", own.dir, "--json").first)
     assert_equal "p95 < 100ms", json["objective"]
     metrics = own.metrics
@@ -82,38 +86,6 @@ class ShapeTest < Case
     assert_equal count, shape(own)["steps"].size
   end
 
-  it "gives an app that computes no threads" do
-    own = server(shape: { workers: 1 })
-    under_load(own, "/compute", clients: 12) do
-      wait_until("a reason", within: 30) { steps(own, "refused").any? }
-      sleep 3
-    end
-    wait_until("the end of a trial", within: 20) { now_in_force(own) == [1, 1] }
-    assert_empty steps(own, "kept")
-    why = steps(own, "refused").map { |step| step["why"] }.join("\n")
-    assert_match(/more threads would not help|of the CPU is idle|most that the settings allow/, why)
-  end
-
-  it "refuses what would miss the objective under overload, and serves all others in time" do
-    own = server(slo: "p95 < 300ms", shape: { workers: 1, threads: 1 })
-    under_load(own, "/wait", clients: 60) do |load|
-      wait_until("overload", within: 30) { steps(own, "overload").any? }
-      # What waited before.
-      sleep 3
-      since = now
-      sleep 4
-      recent = load.completed.select { |one| one.sent_at > since }
-      served = recent.select { |one| one.status == 200 }
-      assert_equal [200, 503], recent.map(&:status).uniq.sort
-      assert_operator served.size, :>, 40, "of 200 that a worker can serve"
-      late = served.count { |one| one.received_at - one.sent_at > 0.6 }
-      assert_operator late, :<, served.size / 4
-    end
-    assert_match(/missed the objective, and no trial is left/, steps(own, "overload").first["why"])
-    wait_until("relief", within: 30) { steps(own, "relieved").any? && shape(own)["wait_limit_ms"].nil? }
-    assert_equal 200, get("/wait", to: own).status
-  end
-
   it "never begins a request whose client has gone" do
     own = server(shape: { workers: 1, threads: 1 })
     slow = connect(own).write(request("GET", "/stop"))
@@ -123,7 +95,7 @@ class ShapeTest < Case
     gone.close
     wait_until("it to leave the queue") { own.stats["queue"]["length"].zero? }
     slow.read_response
-    assert_equal 1, own.stats["workers"].sum { |worker| worker["requests"] }
+    assert_equal(1, own.stats["workers"].sum { |worker| worker["requests"] })
   end
 
   it "stays within its bounds and says so" do
@@ -159,5 +131,44 @@ class ShapeTest < Case
       assert_equal 1, code, slo
       assert_match said, err
     end
+  end
+end
+
+# Beside other tests the processor is not what the app finds alone.
+class ShapeLoadTest < Case
+  quiet! 30
+
+  include Shaping
+
+  it "gives an app that computes no threads" do
+    own = server(shape: { workers: 1 })
+    under_load(own, "/compute", clients: 12) do
+      wait_until("a reason", within: 30) { steps(own, "refused").any? }
+      sleep 3
+    end
+    wait_until("the end of a trial", within: 20) { now_in_force(own) == [1, 1] }
+    assert_empty steps(own, "kept")
+    why = steps(own, "refused").map { |step| step["why"] }.join("\n")
+    assert_match(/more threads would not help|of the CPU is idle|most that the settings allow/, why)
+  end
+
+  it "refuses what would miss the objective under overload, and serves all others in time" do
+    own = server(slo: "p95 < 300ms", shape: { workers: 1, threads: 1 })
+    under_load(own, "/wait", clients: 60) do |load|
+      wait_until("overload", within: 30) { steps(own, "overload").any? }
+      # What waited before.
+      sleep 3
+      since = now
+      sleep 4
+      recent = load.completed.select { |one| one.sent_at > since }
+      served = recent.select { |one| one.status == 200 }
+      assert_equal [200, 503], recent.map(&:status).uniq.sort
+      assert_operator served.size, :>, 40, "of 200 that a worker can serve"
+      late = served.count { |one| one.received_at - one.sent_at > 0.6 }
+      assert_operator late, :<, served.size / 4
+    end
+    assert_match(/missed the objective, and no trial is left/, steps(own, "overload").first["why"])
+    wait_until("relief", within: 30) { steps(own, "relieved").any? && shape(own)["wait_limit_ms"].nil? }
+    assert_equal 200, get("/wait", to: own).status
   end
 end
