@@ -36,7 +36,7 @@ const BEYOND: u64 = 115;
 /// How many times faster than the old workers it must grow.
 const FASTER: u64 = 3;
 
-/// What has been seen of the workers' memory during a trial.
+/// The memory of the workers during a trial, as far as it was seen.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryTrend {
     larger: u32,

@@ -482,7 +482,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "shape",
-        doc: "Show the objective of response times (slo), whether it holds, the shape, and the last steps with their reasons",
+        doc: "Show the objective of response times, the shape that follows it, and its last steps",
         options: Options::These(&["config", "control", "control_token"]),
         arguments: &[
             Own {

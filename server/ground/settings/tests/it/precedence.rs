@@ -238,12 +238,14 @@ fn an_objective_has_bounds() {
     let of = |workers: &str, threads: &str, start: (u32, u16), most: u16| {
         (workers.to_owned(), threads.to_owned(), start, most)
     };
-    assert_eq!(shape(slo("workers = 1\nthreads = 1")), of("1", "1:64", (1, 1), 64));
-    assert_eq!(shape(slo("workers = 3\nthreads = 5")), of("1:3", "1:64", (3, 5), 64));
+    assert_eq!(shape(slo("workers = 1\nthreads = 1\nshape.workers = 1")), of("1", "1:64", (1, 1), 64));
+    // Without a bound, one worker for each CPU of the machine.
+    let many = slo("workers = 300\nthreads = 5");
+    assert_eq!(shape(many), of("1:300", "1:64", (300, 5), 64));
     assert_eq!(shape(slo("workers = '2:6'\nthreads = '2:9'")), of("2:6", "2:9", (2, 2), 9));
     let bounds = "[shape]\nthreads = '2:4'\nworkers = '2:3'";
     assert_eq!(shape(slo(bounds)), of("2:3", "2:4", (2, 3), 4), "defaults move into the bounds");
-    assert_eq!(shape(slo("[shape]\nthreads = 1")), of("1", "1:1", (1, 1), 1));
+    assert_eq!(shape(slo("[shape]\nthreads = 1\nworkers = 1")), of("1", "1:1", (1, 1), 1));
     let fibers = slo("workers = 1\nfibers = 10\nthreads = 2").loaded().settings;
     assert_eq!(fibers.default_pool().threads.max, 2, "fibers have the threads of the settings");
     assert_eq!(App::with("threads = 4").loaded().settings.shape, None);
