@@ -81,7 +81,10 @@ module Bench
       # Goes back to the good release.
       def recover
         File.write(@server.path("fault.txt"), GOOD)
-        @server.command_line("reload", @server.dir, "--shadow", "0")
+        [["set", "reload.shadow=0", "reload.watch=0", "--dir", @server.dir], ["reload", @server.dir], ["set", "--undo", "--dir", @server.dir]].each do |command|
+          out, err, code = @server.command_line(*command)
+          raise "#{command.join(' ')}: #{out}#{err}" unless code.zero?
+        end
         sleep 2
       end
 
