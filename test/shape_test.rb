@@ -156,7 +156,7 @@ class ShapeLoadTest < Case
     own = server(slo: "p95 < 300ms", shape: { workers: 1, threads: 1 })
     under_load(own, "/wait", clients: 60) do |load|
       wait_until("overload", within: 30) { steps(own, "overload").any? }
-      # What waited before.
+      # The requests that waited before the limit.
       sleep 3
       since = now
       sleep 4

@@ -42,7 +42,6 @@ const FIELDS: [&[u8]; 6] =
 struct Kept {
     /// Path and query.
     target: Box<[u8]>,
-    path: Box<[u8]>,
     /// Whether it had neither cookies nor credentials.
     is_anonymous: bool,
     message: Box<[u8]>,
@@ -72,9 +71,8 @@ impl RecentRequests {
         let Some(message) = message(name, request, &target) else { return };
         let field = |name: &str| request.fields.get(name).is_some();
         let kept = Kept {
-            path: request.path().into(),
             is_anonymous: !field("cookie") && !field("authorization"),
-            _reserved: Reserved::new(MemoryClass::Requests, (message.len() + 2 * target.len()) as u64),
+            _reserved: Reserved::new(MemoryClass::Requests, (message.len() + target.len()) as u64),
             target: target.into(),
             message: message.into(),
         };
@@ -100,7 +98,7 @@ impl RecentRequests {
         let routes = self.routes();
         let mut frequent: Vec<&Route> = routes.values().collect();
         frequent.sort_by_key(|route| std::cmp::Reverse(route.seen));
-        let chosen = |kept: &&Kept| is_chosen(&kept.path, &reload.warm_paths);
+        let chosen = |kept: &&Kept| is_chosen(&kept.target, &reload.warm_paths);
         let mut left = MOST_BYTES;
         for kept in frequent.iter().flat_map(|route| route.kept.iter().filter(chosen)) {
             let Some(rest) = left.checked_sub(kept.message.len()) else { break };
@@ -142,8 +140,8 @@ fn may_be_repeated(ending: &Ending<'_>, request: &Request) -> bool {
 }
 
 /// Returns whether the path is one of these or below one; without any, each is.
-fn is_chosen(path: &[u8], prefixes: &[String]) -> bool {
-    let path = Path::new(path);
+fn is_chosen(target: &[u8], prefixes: &[String]) -> bool {
+    let path = Path::new(target.split(|&byte| byte == b'?').next().unwrap_or_default());
     prefixes.is_empty() || prefixes.iter().any(|prefix| path.below(prefix.as_bytes()).is_some())
 }
 
@@ -158,9 +156,7 @@ fn target(request: &Request) -> Vec<u8> {
 /// Writes the lines of a request: the route, the scheme, the authority, the target, then a line for each field. `None` if it has a secret, is too long,
 /// or cannot be written in lines.
 fn message(route: &str, request: &Request, target: &[u8]) -> Option<Vec<u8>> {
-    let mut path = request.path().to_vec();
-    let mut query = request.query().to_vec();
-    if !request.path().starts_with(b"/") || secret::path(&mut path) || secret::form(&mut query) {
+    if !request.path().starts_with(b"/") || secret::is_in_target(request.path(), request.query()) {
         return None;
     }
     let mut lines: Vec<&[u8]> = vec![route.as_bytes(), if request.https { b"https" } else { b"http" }];

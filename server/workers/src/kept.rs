@@ -9,7 +9,7 @@ use net::memory::{MemoryClass, Reserved};
 use stats::KeptRequest;
 use std::collections::VecDeque;
 use text::secret;
-use wire::{names, request};
+use wire::request;
 
 /// The longest body that is kept, and the longest head, in bytes.
 pub(crate) const LONGEST_BODY: u64 = 64 << 10;
@@ -44,7 +44,7 @@ fn mask_all(payload: &mut [u8]) -> Option<Vec<String>> {
     let request = request::Request::decode(payload).ok()?;
     let target = place(request.head.target);
     for field in request.fields() {
-        let name = names::name(field.code).map_or(field.name, str::as_bytes).to_ascii_lowercase();
+        let name = field.lowercase_name();
         if name == b"content-type" {
             content_type = field.value.to_vec();
         }

@@ -34,6 +34,7 @@ mod messages;
 mod oom;
 mod orphans;
 mod os;
+mod own_request;
 mod pause;
 mod process;
 pub mod progress;

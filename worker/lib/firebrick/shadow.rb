@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/log_tag"
 require "firebrick/read_only"
 
 module Firebrick
@@ -39,20 +40,7 @@ module Firebrick
       private
 
       def guarded(env, &block)
-        tagged("firebrick shadow #{env[KEY]}") { ReadOnly.run(&block) }
-      end
-
-      # Marks the lines of the log of Rails.
-      def tagged(tag)
-        logger = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
-        return yield unless logger.respond_to?(:push_tags) && logger.respond_to?(:pop_tags)
-
-        logger.push_tags(tag)
-        begin
-          yield
-        ensure
-          logger.pop_tags
-        end
+        LogTag.run("firebrick shadow #{env[KEY]}") { ReadOnly.run(&block) }
       end
 
       def said(word)

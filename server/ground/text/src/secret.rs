@@ -67,6 +67,11 @@ pub fn url(target: &mut [u8]) -> bool {
     form(&mut target[start + 1..])
 }
 
+/// Returns whether a request target has a secret: in a segment of its path, or in its query.
+pub fn is_in_target(path: &[u8], query: &[u8]) -> bool {
+    self::path(&mut path.to_vec()) || form(&mut query.to_vec())
+}
+
 /// Masks the segments of a path that look like keys: what follows a secret name and has letters and digits (`/password_resets/k3j5h2g5`), tokens of JSON
 /// (RFC 7519), and segments of 20 bytes and more in which letters, digits and cases alternate as they do in no words. Numbers, UUIDs, titles and names of
 /// files are kept.

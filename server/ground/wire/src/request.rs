@@ -44,6 +44,11 @@ impl<'a> Field<'a> {
     pub fn variable(&self) -> Option<&'a [u8]> {
         self.name.strip_prefix(&[VARIABLE])
     }
+
+    /// Returns the name in small letters, whether it has a code or not.
+    pub fn lowercase_name(&self) -> Vec<u8> {
+        names::name(self.code).map_or(self.name, str::as_bytes).to_ascii_lowercase()
+    }
 }
 
 /// A request without its fields, as encoded before them. The decoder returns the same.

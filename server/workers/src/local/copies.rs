@@ -12,6 +12,7 @@ use crate::shadow::{
 use crate::trial::TrialSample;
 use handler::{Chunk, Fields, Trace};
 use queue::PoolIndex;
+use settings::Machine;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Local {
         let queue = self.shared().dispatch(pool);
         let (waiting, busy, seats) = (queue.waiting(), queue.busy(), queue.seats());
         drop(queue);
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = Machine::recent().cpu_time().max(1.0) as usize;
         let load = PoolLoad { waiting, busy, seats, processors };
         let now = Instant::now();
         let Some(pair) = self.shared().shadow().take(&request, load, now) else { return };

@@ -1,6 +1,6 @@
 //! Copies of clients' requests: which are copied, and what is left out of a copy.
 
-use wire::names;
+use crate::own_request;
 use wire::request::{Body, Encoder, Head, Put, Request};
 
 /// The key of the env that marks a copy: `old` or `new`. It is a variable, not a field, so no client can set it.
@@ -60,13 +60,12 @@ impl RequestCopy {
         let head = &request.head;
         let safe = matches!(head.method, b"GET" | b"HEAD") && request.body == Body::None && !head.switch;
         // A link in a mail works once, or for one person.
-        let secret =
-            text::secret::url(&mut head.target.to_vec()) || text::secret::path(&mut head.path().to_vec());
-        if !safe || secret {
+        let has_secret = text::secret::is_in_target(request.path(), request.query());
+        if !safe || has_secret {
             return None;
         }
         for field in request.fields() {
-            let name = name_of(field.code, field.name);
+            let name = field.lowercase_name();
             let streams = name == b"accept" && field.value.starts_with(b"text/event-stream");
             if streams || REFUSED.contains(&name.as_slice()) {
                 return None;
@@ -77,29 +76,7 @@ impl RequestCopy {
 
     /// Returns a request of the server's own for this target.
     pub(crate) fn of_target(target: &str) -> Option<RequestCopy> {
-        let mut frame = Vec::new();
-        let path = target.split('?').next().unwrap_or_default().len() as u32;
-        let query =
-            if (path as usize) < target.len() { (path + 1, target.len() as u32 - path - 1) } else { (0, 0) };
-        let head = Head {
-            version: 11,
-            https: false,
-            remote_port: 0,
-            measure: true,
-            switch: false,
-            asked_us: 0,
-            method: b"GET",
-            target: target.as_bytes(),
-            path: (0, path),
-            query,
-            remote_addr: b"127.0.0.1",
-            server_name: b"localhost",
-            server_port: b"80",
-        };
-        let mut encoder = Encoder::new(&mut frame, &head);
-        encoder.field(b"host", b"localhost");
-        encoder.field(b"user-agent", b"Firebrick reload");
-        encoder.finish(Put::None);
+        let frame = own_request::frame(target, true, 0);
         RequestCopy::of(frame.get(wire::frame::HEADER..)?)
     }
 
@@ -116,7 +93,7 @@ impl RequestCopy {
         let mut frame = Vec::with_capacity(self.payload.len() + 128);
         let mut encoder = Encoder::new(&mut frame, &head);
         for field in request.fields().filter(|field| field.variable().is_none()) {
-            let name = name_of(field.code, field.name);
+            let name = field.lowercase_name();
             if !LEFT_OUT.contains(&name.as_slice()) && !text::secret::is_secret(&name) {
                 encoder.field(&name, field.value);
             }
@@ -160,16 +137,14 @@ impl RequestCopy {
     }
 }
 
-fn name_of(code: u8, name: &[u8]) -> Vec<u8> {
-    names::name(code).map_or(name, str::as_bytes).to_ascii_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn payload(method: &str, target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
         let mut frame = Vec::new();
+        let path = target.split('?').next().unwrap().len() as u32;
+        let query = (target.len() as u32).saturating_sub(path + 1);
         let head = Head {
             version: 20,
             https: true,
@@ -179,8 +154,8 @@ mod tests {
             asked_us: 7,
             method: method.as_bytes(),
             target: target.as_bytes(),
-            path: (0, target.split('?').next().unwrap().len() as u32),
-            query: (0, 0),
+            path: (0, path),
+            query: (if query > 0 { path + 1 } else { 0 }, query),
             remote_addr: b"10.0.0.1",
             server_name: b"a",
             server_port: b"443",
@@ -224,10 +199,8 @@ mod tests {
         let copy = RequestCopy::of(&payload("GET", "/posts/12", &fields)).unwrap();
         let frame = copy.frame(Side::New, 99).unwrap();
         let request = Request::decode(&frame[wire::frame::HEADER..]).unwrap();
-        let left: Vec<_> = request
-            .fields()
-            .map(|field| String::from_utf8(name_of(field.code, field.name)).unwrap())
-            .collect();
+        let left: Vec<_> =
+            request.fields().map(|field| String::from_utf8(field.lowercase_name()).unwrap()).collect();
         assert_eq!(left, ["accept", "firebrick.shadow", "x-request-id", "=firebrick.shadow"]);
         assert!(request.head.measure && request.head.asked_us == 99);
         let id = request.fields().nth(2).unwrap().value.to_vec();

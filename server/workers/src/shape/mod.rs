@@ -87,7 +87,7 @@ impl ShapeBounds {
     }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShapeVerdict {
     /// The trial has begun.

@@ -29,7 +29,7 @@ const HALF: f64 = 0.5;
 /// The weight of a sample in the average of the CPUs that the workers use: about 20 s.
 const AVERAGED: f64 = 0.025;
 
-/// What did not help, and when it may be tried again.
+/// A trial that did not help, and the time until which it is not tried again.
 #[derive(Debug, Clone, Copy)]
 struct FailedTrial {
     /// The number that the trial began with.

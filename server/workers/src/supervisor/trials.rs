@@ -4,6 +4,7 @@
 use super::*;
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
+use crate::own_request;
 use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
@@ -14,7 +15,6 @@ use queue::Tally;
 use settings::{Machine, OnDifference};
 use std::future::poll_fn;
 use std::rc::Rc;
-use wire::request::{Encoder, Head, Put};
 
 /// The interval between two comparisons of the routes.
 const COMPARING: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub(super) struct Trials {
     /// The share of the worker on trial; `None` without one.
     growth: Option<ShareGrowth>,
     memory: MemoryTrend,
+    /// Whether a route was suspicious when the routes were compared last.
+    is_suspicious: bool,
     /// When the routes are compared next.
     compares_at: Option<Instant>,
 }
@@ -72,7 +74,7 @@ impl Trials {
     /// Starts the comparison from these totals.
     fn watch(&mut self, tallies: BTreeMap<Serial, Tally>, growth: ShareGrowth) {
         (self.begun, self.growth, self.compares_at) = (tallies, Some(growth), None);
-        self.memory = MemoryTrend::default();
+        (self.memory, self.is_suspicious) = (MemoryTrend::default(), false);
     }
 
     /// Returns whether it is time to compare the routes, which costs more than looking at totals.
@@ -236,8 +238,11 @@ impl Supervisor {
         let compares = self.trials.compares(now, over);
         let against =
             if compares { comparison.against().or_else(|| self.weigh(new, ours, &tallies)) } else { None };
+        if compares {
+            self.trials.is_suspicious = comparison.suspicious().is_some();
+        }
         if let Some(growth) = &mut self.trials.growth {
-            let share = growth.share(ours.requests, comparison.is_suspicious(), now);
+            let share = growth.share(ours.requests, self.trials.is_suspicious, now);
             self.shared.dispatch(PoolIndex::DEFAULT).set_trial_share(new, share);
         }
         let named = |why: String| match comparison.suspect() {
@@ -327,30 +332,7 @@ impl Local {
 /// Creates a GET request for `target` that appears to come from this machine. It belongs to the pool of the
 /// worker on trial, whatever its path is.
 fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),
-        None => ((0, target.len() as u32), (0, 0)),
-    };
-    let head = Head {
-        version: 11,
-        https: false,
-        remote_port: 0,
-        measure: false,
-        switch: false,
-        asked_us,
-        method: b"GET",
-        target: target.as_bytes(),
-        path,
-        query,
-        remote_addr: b"127.0.0.1",
-        server_name: b"localhost",
-        server_port: b"80",
-    };
-    let mut frame = Vec::new();
-    let mut encoder = Encoder::new(&mut frame, &head);
-    encoder.field(b"host", b"localhost");
-    encoder.field(b"user-agent", b"Firebrick reload");
-    encoder.finish(Put::None);
+    let frame = own_request::frame(target, false, asked_us);
     Rc::new(Call::new(frame, CallBody::Nothing, Rc::new(Trace::default()), None, PoolIndex::DEFAULT, now))
 }
 

@@ -127,19 +127,15 @@ impl ReleaseComparison {
             let rest = if few.len() > NAMED { ", …" } else { "" };
             parts.push(format!("{} with too few requests to tell ({}{rest})", few.len(), named.join(", ")));
         }
-        let suspect =
-            worst(&routes, alarm).map(|(route, finding)| (route, log_odds(&finding, alarm), finding.text));
-        if let Some((route, odds, text)) = suspect.filter(|(_, odds, _)| *odds >= SUSPICIOUS) {
-            parts.push(format!("suspicious: {route} {text} ({}); {}", chance(odds), self.advice));
+        if let Some(text) = suspicious(&routes) {
+            parts.push(format!("suspicious: {text}; {}", self.advice));
         }
         Some(parts.join(", "))
     }
 
-    /// Returns whether something speaks against the new release, but not enough to revert.
-    pub fn is_suspicious(&self) -> bool {
-        let routes = self.routes();
-        let alarm = alarm(&routes);
-        worst(&routes, alarm).is_some_and(|(_, finding)| log_odds(&finding, alarm) >= SUSPICIOUS)
+    /// Returns what speaks against the new release: as a sentence with its odds, if those are worth a mention.
+    pub fn suspicious(&self) -> Option<String> {
+        suspicious(&self.routes())
     }
 
     /// Returns the route and the finding that speak most against the new release, however little that is; `None` if nothing does.
@@ -166,6 +162,14 @@ fn worst(routes: &HashMap<Arc<str>, [RouteSide; 2]>, alarm: f64) -> Option<(&Arc
     let findings =
         routes.iter().filter_map(|(route, [new, old])| Some((route, findings::worst(new, old, alarm)?)));
     findings.max_by(|(_, one), (_, other)| one.log_evidence.total_cmp(&other.log_evidence))
+}
+
+/// Returns the route and the finding that speak most against the new release, with the odds, if those are worth a mention.
+fn suspicious(routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> Option<String> {
+    let alarm = alarm(routes);
+    let (route, finding) = worst(routes, alarm)?;
+    let odds = log_odds(&finding, alarm);
+    (odds >= SUSPICIOUS).then(|| format!("{route} {} ({})", finding.text, chance(odds)))
 }
 
 /// Returns how many more requests of a route the new release would need before a route that has become clearly slower is seen.

@@ -11,8 +11,13 @@ module Firebrick
 
       # Returns a fact for `booted`: a warning with their names and places; nothing if there are none.
       def facts
-        started = (Thread.list - @before).select { |thread| thread.alive? && !fork_safe?(thread) }
+        started = self.started
         started.empty? ? [] : [[Wire::Booted::NOTE, warning(started)]]
+      end
+
+      # Returns those that run.
+      def started
+        (Thread.list - @before).select { |thread| thread.alive? && !fork_safe?(thread) }
       end
 
       private

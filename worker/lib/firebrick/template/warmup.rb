@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "firebrick/template/own_env"
+
 module Firebrick
   class Template
     # Sends requests to the app before workers are forked, so that the code that they load and compile is shared.
@@ -27,13 +29,8 @@ module Firebrick
       end
 
       def env_for(target)
-        path, query = target.split("?", 2)
-        @base.merge(
-          "REQUEST_METHOD" => "GET", "PATH_INFO" => path, "REQUEST_PATH" => path, "REQUEST_URI" => target,
-          "QUERY_STRING" => query.to_s, "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
-          "HTTP_HOST" => "localhost", "REMOTE_ADDR" => "127.0.0.1", "HTTP_USER_AGENT" => "Firebrick warm-up",
-          "rack.hijack?" => false, "rack.after_reply" => [], "rack.response_finished" => []
-        ).tap { |env| %w[rack.hijack rack.early_hints].each { |key| env.delete(key) } }
+        OwnEnv.of(@base, target, "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "HTTP_HOST" => "localhost",
+                                 "HTTP_USER_AGENT" => "Firebrick warm-up")
       end
     end
   end

@@ -33,7 +33,7 @@ section! { Category::Reload;
                TIME` sets it for one reload.",
         reloadable: true,
     }
-    /// What to do when responses to copies of requests differ
+    /// The reaction to different responses to copies of requests
     on_difference: OnDifference = Choice(&[("report", OnDifference::Report), ("undo", OnDifference::Undo)]), {
         key: "reload.on_difference",
         flags: &[long("reload-on-difference", "report|undo")],

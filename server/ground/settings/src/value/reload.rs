@@ -1,4 +1,4 @@
-//! What follows from a difference between two releases.
+//! The reaction of a reload to a difference between two releases.
 
 /// The step that follows when the new code responds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "timeout"
+require "firebrick/template/boot_threads"
 require "firebrick/template/warm/connections"
 
 module Firebrick
@@ -16,7 +17,7 @@ module Firebrick
           def of
             # Timeout's own thread is not one of the app's.
             Timeout.timeout(1) { nil }
-            threads = Thread.list
+            threads = BootThreads.new
             connections = Connections.new
             yield
             Connections.close
@@ -25,13 +26,9 @@ module Firebrick
 
           private
 
-          def thread(before)
-            started = (Thread.list - before).find { |thread| thread.alive? && !fork_safe?(thread) }
+          def thread(threads)
+            started = threads.started.first
             "a thread runs on: #{started.inspect}" if started
-          end
-
-          def fork_safe?(thread)
-            thread.thread_variable_get(:fork_safe) || thread[:fork_safe]
           end
 
           def connection(left)

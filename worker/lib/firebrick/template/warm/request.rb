@@ -1,11 +1,16 @@
 # frozen_string_literal: true
 
+require "firebrick/log_tag"
+require "firebrick/template/own_env"
+
 module Firebrick
   class Template
     module Warm
       # A request of a client, without its secrets, that the template sends to the app itself. The app can tell by
       # `firebrick.warmup`, and by HTTP_FIREBRICK_WARMUP.
       class Request
+        MARKS = { "HTTP_FIREBRICK_WARMUP" => "1", "firebrick.warmup" => true }.freeze
+
         # The app's name for what the request is for, or its method and path.
         attr_reader :route
 
@@ -24,7 +29,7 @@ module Firebrick
         # Raises whatever the app raises, or lets its middleware catch.
         def call(app, base)
           env = env(base)
-          status, _headers, body = tagged { app.call(env) }
+          status, _headers, body = LogTag.run("warm-up") { app.call(env) }
           error = env["action_dispatch.exception"] || env["sinatra.error"]
           raise error if error
           return unless body.respond_to?(:each)
@@ -37,15 +42,8 @@ module Firebrick
 
         private
 
-        # Marks the lines that the app logs, where its logger has tags.
-        def tagged(&call)
-          logger = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
-          logger.respond_to?(:tagged) ? logger.tagged("warm-up", &call) : call.call
-        end
-
         def env(base)
-          env = base.merge(of_target, of_client)
-          %w[rack.hijack rack.early_hints].each { |key| env.delete(key) }
+          env = OwnEnv.of(base, @target, of_authority.merge(MARKS))
           @fields.each do |line|
             name, value = line.split(": ", 2)
             env["HTTP_#{name.upcase.tr('-', '_')}"] = value.to_s
@@ -53,17 +51,10 @@ module Firebrick
           env
         end
 
-        def of_target
-          path, query = @target.split("?", 2)
+        def of_authority
           host, port = @authority.match(/\A(.*?)(?::(\d+))?\z/mn).captures
-          { "REQUEST_METHOD" => "GET", "PATH_INFO" => path, "REQUEST_PATH" => path, "REQUEST_URI" => @target,
-            "QUERY_STRING" => query.to_s, "HTTP_HOST" => @authority, "rack.url_scheme" => @scheme,
+          { "HTTP_HOST" => @authority, "rack.url_scheme" => @scheme,
             "SERVER_NAME" => host.empty? ? "localhost" : host, "SERVER_PORT" => port || default_port }
-        end
-
-        def of_client
-          { "REMOTE_ADDR" => "127.0.0.1", "HTTP_FIREBRICK_WARMUP" => "1", "firebrick.warmup" => true,
-            "rack.hijack?" => false, "rack.after_reply" => [], "rack.response_finished" => [] }
         end
 
         def default_port
