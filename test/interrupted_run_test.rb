@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An interrupted `test/run` leaves nothing behind.
+# `test/run` leaves nothing behind, interrupted or not.
 
 require "support/case"
 
@@ -46,5 +46,19 @@ class InterruptedRunTest < Case
     ensure
       run&.close
     end
+  end
+
+  LEAVING = <<~'RUBY'
+    require "support/left_behind"
+    LeftBehind.mark
+    Process.wait(Process.spawn("sh", "-c", "setsid sh -c 'while :; do sleep 1; done' & exit 0", pgroup: true))
+    LeftBehind.end_all
+  RUBY
+
+  it "names and ends processes that its tests have left behind" do
+    out = IO.popen([RbConfig.ruby, "-I", __dir__, "-e", LEAVING], &:read)
+    left = out.scan(/^Left behind by a test, and ended: process (\d+), (.*)$/)
+    assert_equal ["sh -c while :; do sleep 1; done"], left.map(&:last).grep(/while/), out
+    wait_until("its end") { left.none? { |pid, _| Processes.alive?(Integer(pid)) } }
   end
 end
