@@ -314,6 +314,27 @@ class DashboardTest < BrowserCase
     assert_empty page.console
   end
 
+  it "shows an objective, the shape that follows it, and its last steps" do
+    app = "run ->(_) { sleep(0.02) && [200, {}, []] }"
+    own = start(app: app, workers: 1, threads: "1", settings: { slo: "p95 < 150ms", shape: { workers: 1 } }, args: ["--control", "tcp://127.0.0.1:0"])
+    page = open_page(width: 1300, height: 1500)
+    page.goto(link(own))
+    page.wait("document.querySelector('#shape').innerText === 'Objective p95 < 150ms, no request in the last 10 s. Shape 1x1'")
+    assert page.evaluate("document.querySelector('#steps').hidden")
+    load = Load.new(own.address, clients: 8).start
+    wait_until("a step", within: 20) { own.control("/shape")["steps"].any? { |step| step["verdict"] == "kept" } }
+    page.wait("document.querySelectorAll('#trials tr').length > 0")
+    step = own.control("/shape")["steps"].first
+    page.click("#steps summary")
+    page.wait("[...document.querySelectorAll('#trials tr')].some((row) => row.innerText.includes(#{JSON.generate(step['why'][0, 15])}))")
+    page.wait("/^Objective p95 < 150ms, (holds|broken): .+ at the percentile, .+ missed it\\. Shape 1x\\d+/.test(document.querySelector('#shape').innerText)")
+    assert_fits page
+    picture(page, "shape")
+    assert_empty page.console
+  ensure
+    load&.stop
+  end
+
   it "shows a static site without workers" do
     own = start(files: { "index.html" => "home" }, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
     page = open_page

@@ -25,6 +25,11 @@ class ProxyStallsTest < SiteCase
 
   # A backend that sends a megabyte to each request below /big; one process for thousands of connections, with +most+ as their peak number.
   class Reactor
+    # All clients share these: thousands of them have a megabyte each to send.
+    BIG, SMALL = [TEXT * 1200, "hello"].map { |body| "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: #{body.bytesize}\r\n\r\n#{body}".freeze }
+    # Bytes that are sent at a time.
+    PIECE = 65_536
+
     attr_reader :port, :peak
 
     def initialize(most: 10_000)
@@ -64,7 +69,7 @@ class ProxyStallsTest < SiteCase
       return if socket == :wait_readable
 
       socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_SNDBUF, 16_384)
-      @clients[socket] = { in: +"", out: +"" }
+      @clients[socket] = { in: +"", out: [] }
       @peak = [@peak, @clients.size].max
     end
 
@@ -76,8 +81,7 @@ class ProxyStallsTest < SiteCase
 
       state[:in] << read
       while (head = state[:in].slice!(/\A.*?\r\n\r\n/m))
-        body = head.start_with?("GET /big") ? TEXT * 1200 : "hello"
-        state[:out] << "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: #{body.bytesize}\r\n\r\n#{body}"
+        state[:out] << [head.start_with?("GET /big") ? BIG : SMALL, 0]
       end
     rescue SystemCallError, IOError
       drop(socket)
@@ -85,8 +89,11 @@ class ProxyStallsTest < SiteCase
 
     def send(socket)
       state = @clients[socket] or return
-      sent = socket.write_nonblock(state[:out], exception: false)
-      state[:out].slice!(0, sent) if sent.is_a?(Integer)
+      response, at = state[:out].first
+      sent = socket.write_nonblock(response.byteslice(at, PIECE), exception: false)
+      return unless sent.is_a?(Integer)
+
+      at + sent == response.bytesize ? state[:out].shift : state[:out].first[1] = at + sent
     rescue SystemCallError, IOError
       drop(socket)
     end

@@ -36,7 +36,7 @@ class BrokenReleasesTest < Case
       load.stop
       assert_equal 1, code, -> { out + err }
       assert_match reason, err
-      assert_equal before, workers_of(own).sort, "the workers of before, and no other"
+      assert_workers own, before
       assert_equal 1, templates(own).size
       assert_empty load.errors
       assert_equal [[200, "one"]], load.completed.map { |one| [one.status, one.body] }.uniq, "no client got anything of it"
@@ -51,7 +51,7 @@ class BrokenReleasesTest < Case
     out, err, code = reload(own)
     assert_equal 1, code, -> { out + err }
     assert_match(/a worker takes \d{3} MiB of resident memory, one of the old code \d+ MiB/, err)
-    assert_equal before, workers_of(own).sort
+    assert_workers own, before
     assert_equal "one", get("/", to: own).body
   end
 
@@ -67,7 +67,7 @@ class BrokenReleasesTest < Case
     load.stop
     assert_equal 1, code, -> { out + err }
     assert_match(%r{failed with 5xx|GET /20ms failed in \d+ of \d+ requests}, err)
-    assert_equal before, workers_of(own).sort
+    assert_workers own, before
     touched = load.completed.count { |one| one.body != "one" }
     assert_operator touched, :>, 0, "it was watched"
     during = load.completed.size

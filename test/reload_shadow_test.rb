@@ -113,7 +113,7 @@ class ReloadShadowTest < Case
       assert_equal 1, code, -> { out + err }
       assert_match message, err
       assert_equal ["good"], met.uniq
-      assert_equal before, workers_of(own).sort
+      assert_workers own, before
     end
   end
 

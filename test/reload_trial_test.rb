@@ -60,7 +60,7 @@ class ReloadTrialTest < Case
       completed = stopped(loads)
       assert_equal 1, code, -> { out + err }
       assert_match message, err
-      assert_equal before, workers_of(own).sort
+      assert_workers own, before
       met = completed.count { |one| one.body != "good" }
       assert_operator met, :<=, (completed.size * 0.12).ceil + 5, "of #{completed.size}: no more than its share"
       assert_operator met, :>, 0

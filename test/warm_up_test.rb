@@ -6,6 +6,7 @@ require "support/case"
 require "support/http2_client"
 require "support/rails_app"
 require "support/reloading"
+require "support/upgrading"
 require "support/visitor"
 
 class WarmUpTest < Case
@@ -201,5 +202,28 @@ class WarmUpTest < Case
     paths.each { |path| assert_status 200, get(path, to: own) }
     assert_equal "2", get("/visits", to: own).body, "a warm-up request has written"
     assert_match(/a/, visitor.get("/notice").body)
+  end
+end
+
+class WarmUpgradeTest < Case
+  parallel! slow: true
+
+  include Upgrading
+
+  it "repeats the recent requests of the program before an upgrade, also after a second one" do
+    firebrick_only
+    own = launch(app: WarmUpTest::APP, workers: 1, settings: { reload: { warm_paths: ["/"] } }, args: ["-e", "production"])
+    get("/posts/1?page=2", to: own, headers: { "Accept-Language" => "de" })
+    get("/other", to: own, headers: { "Cookie" => "session=1" })
+    2.times do
+      FileUtils.rm_f(own.path("warm.log"))
+      assert_upgrades(own)
+      requests = File.readlines(own.path("warm.log"), chomp: true).map { |line| line.split("|", -1) }
+      assert_equal [["/other", "", "", ""], ["/posts/1", "page=2", "de", ""]], requests.map { |request| request.values_at(2, 3, 5, 6) }.uniq.sort
+      assert_match(/^.*the app is loaded; warmed by \d+ requests for 2 routes/, own.stderr)
+    end
+    FileUtils.rm_f(own.path("warm.log"))
+    assert_reloads(own)
+    refute_empty File.readlines(own.path("warm.log")), "a reload after an upgrade"
   end
 end

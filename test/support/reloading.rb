@@ -42,6 +42,11 @@ module Reloading
     Processes.templates(own.pid)
   end
 
+  # Asserts that these workers serve and no other, also none that is about to end.
+  def assert_workers(own, pids)
+    wait_until("the workers of before, and no other", within: 10) { workers_of(own).sort == pids }
+  end
+
   def workers_of(own)
     pids = templates(own).map(&:pid)
     own.processes.select { |one| pids.include?(one.parent) }.map(&:pid)

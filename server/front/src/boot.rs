@@ -57,7 +57,7 @@ pub fn configure(
 }
 
 /// Starts the template and waits until it has loaded the app. If the front is killed, the template removes
-/// the files in `unlink`. `replay`: see [`BootConfig`].
+/// the files in `unlink`. `replay`, `warm_up`: see [`BootConfig`].
 ///
 /// # Errors
 /// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
@@ -68,6 +68,7 @@ pub(crate) async fn boot(
     prepared: Handoff,
     attached: Option<Arc<UnixStream>>,
     replay: Option<Vec<u8>>,
+    warm_up: WarmUp,
 ) -> Result<Supervisor, String> {
     let now = settings.borrow().clone();
     let app = now.app.clone().ok_or("there is no app to run")?;
@@ -81,7 +82,7 @@ pub(crate) async fn boot(
         environment: Vec::new(),
         unlink,
         replay,
-        warm_up: WarmUp::default(),
+        warm_up,
         prepared,
     };
     let options = Options { boot, settings, releases, attached };
@@ -154,7 +155,13 @@ impl BootedWorkers {
         if releases.settings().app.is_none() {
             return Ok(Some(BootedWorkers(None)));
         }
-        let booting = boot(releases.watch_settings(), releases.clone(), unlink, prepared, attached, None);
+        // Of the program before an upgrade; a process that is attached has loaded its app.
+        let warm_up = match attached {
+            Some(_) => WarmUp::default(),
+            None => releases.recent.of_release(&releases.settings()),
+        };
+        let booting =
+            boot(releases.watch_settings(), releases.clone(), unlink, prepared, attached, None, warm_up);
         tokio::pin!(booting);
         loop {
             tokio::select! {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 use workers::ReleaseId;
-use workers::spawner::{BootConfig, Handoff};
+use workers::spawner::{BootConfig, Handoff, WarmUp};
 use workers::supervisor::ReleaseReader;
 
 const NOT_SERVED: &str = "nothing is served here";
@@ -140,8 +140,16 @@ impl ReleaseReader for NeverReloaded {
 fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
     event_loop()?.block_on(async {
-        let supervisor =
-            boot::boot(unchanging, Rc::new(NeverReloaded), Vec::new(), prepared, None, None).await?;
+        let supervisor = boot::boot(
+            unchanging,
+            Rc::new(NeverReloaded),
+            Vec::new(),
+            prepared,
+            None,
+            None,
+            WarmUp::default(),
+        )
+        .await?;
         let facts = supervisor.facts().cloned();
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {

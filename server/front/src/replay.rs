@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use workers::spawner::{Handoff, without_fork};
+use workers::spawner::{Handoff, WarmUp, without_fork};
 
 /// The time that the template has for each request besides the limit: the fork, and the kill of a child.
 const BESIDE: Duration = Duration::from_secs(10);
@@ -57,8 +57,15 @@ pub fn replay(
     let wish = [limit.as_millis().to_string().as_bytes(), folder.0.as_os_str().as_bytes()].join(&b'\n');
     let (_, unchanging) = watch::channel(Arc::new(settings));
     event_loop()?.block_on(async {
-        let booted =
-            boot::boot(unchanging, Rc::new(NeverReloaded), Vec::new(), prepared.clone(), None, Some(wish));
+        let booted = boot::boot(
+            unchanging,
+            Rc::new(NeverReloaded),
+            Vec::new(),
+            prepared.clone(),
+            None,
+            Some(wish),
+            WarmUp::default(),
+        );
         booted.await?.abandon().await;
         Ok::<(), String>(())
     })?;

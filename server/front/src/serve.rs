@@ -131,6 +131,11 @@ async fn run(
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let logs = Logs::open(&releases)?;
     crate::memory::begin(&settings, &logs.error);
+    if let Some(file) = predecessor.as_ref().and_then(|old| old.recent())
+        && let Err(error) = releases.recent.inherit(file)
+    {
+        logs.error.write(&format!("the recent requests of the old program are not repeated: {error}"));
+    }
     let encryption = Arc::new(Encryption::read(&settings)?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     development::serve(&settings, &encryption.certificates, &logs.error)?;

@@ -11,12 +11,16 @@
 //! 3. At most [`MOST_ROUTES`] routes with [`EACH`] targets each are kept, each of at most [`LONGEST`] bytes. They count as requests in the memory
 //!    budget. [`RecentRequests::of_release`] returns at most [`MOST_BYTES`], frequent routes first.
 //! 4. Requests that the statistics do not choose as examples of their route cost nothing.
+//! 5. The program before an upgrade hands them over in a file ([`RecentRequests::handed_over`]), for the first template of the new one. A file of a
+//!    program with another form of the `boot` message, or a damaged one, is ignored.
 
 use handler::path::Path;
 use handler::{Ending, Request};
 use net::memory::{MemoryClass, Reserved};
 use settings::Settings;
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use text::route::Buffer;
@@ -32,6 +36,9 @@ const LONGEST: usize = 2 << 10;
 const MOST_BYTES: usize = 128 << 10;
 /// Responses that take longer are streams, or would use up the time of a reload.
 const SLOWEST: Duration = Duration::from_secs(2);
+
+/// The largest file of an upgrade, in bytes: each request has its target twice, and a few digits.
+const LARGEST_FILE: usize = MOST_ROUTES * EACH * (2 * LONGEST + 64);
 
 /// The fields that are repeated: those by which apps choose between forms of the same page.
 const FIELDS: [&[u8]; 6] =
@@ -70,12 +77,7 @@ impl RecentRequests {
         let target = target(request);
         let Some(message) = message(name, request, &target) else { return };
         let field = |name: &str| request.fields.get(name).is_some();
-        let kept = Kept {
-            is_anonymous: !field("cookie") && !field("authorization"),
-            _reserved: Reserved::new(MemoryClass::Requests, (message.len() + target.len()) as u64),
-            target: target.into(),
-            message: message.into(),
-        };
+        let kept = Kept::new(&target, !field("cookie") && !field("authorization"), &message);
         let mut routes = self.routes();
         if !routes.contains_key(name) && routes.len() >= MOST_ROUTES {
             let rarest = routes.iter().min_by_key(|(_, route)| route.seen).map(|(name, _)| name.clone());
@@ -108,8 +110,101 @@ impl RecentRequests {
         warm_up
     }
 
+    /// Returns a file in memory with all requests, for the program that takes over. `None` if there are none.
+    ///
+    /// # Errors
+    /// No descriptor or memory is left.
+    pub(crate) fn handed_over(&self) -> io::Result<Option<File>> {
+        let bytes = self.encode();
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut file = sys::file::in_memory("firebrick recent requests")?;
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(Some(file))
+    }
+
+    /// Takes over the requests that the old program has handed over.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the old program writes another form. Nothing is taken over.
+    pub(crate) fn inherit(&self, file: File) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut bytes)?;
+        let routes = decode(&bytes).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "the old program writes them in another form")
+        })?;
+        *self.routes() = routes;
+        Ok(())
+    }
+
+    /// Writes NUL between all parts: the form, then for each request the times that its route was seen, whether it is anonymous, its target, its
+    /// message. None of them has a NUL. Older requests of a route come first.
+    fn encode(&self) -> Vec<u8> {
+        let routes = self.routes();
+        let mut parts = Vec::new();
+        for route in routes.values() {
+            for kept in &route.kept {
+                let anonymous: &[u8] = if kept.is_anonymous { b"1" } else { b"0" };
+                parts.push(route.seen.to_string().into_bytes());
+                parts.extend([anonymous, &kept.target, &kept.message].map(<[u8]>::to_vec));
+            }
+        }
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        parts.insert(0, form().into_bytes());
+        parts.join(&0)
+    }
+
     fn routes(&self) -> MutexGuard<'_, HashMap<Box<str>, Route>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the first part of the file of an upgrade: the messages are those of this version of the wire.
+fn form() -> String {
+    format!("recent requests {}", wire::VERSION)
+}
+
+/// Reads the file of an upgrade. `None` if it has another form, or more than this program keeps.
+fn decode(bytes: &[u8]) -> Option<HashMap<Box<str>, Route>> {
+    let mut parts = bytes.split(|&byte| byte == 0);
+    if bytes.len() > LARGEST_FILE || parts.next()? != form().as_bytes() {
+        return None;
+    }
+    let mut routes: HashMap<Box<str>, Route> = HashMap::new();
+    while let Some(seen) = parts.next() {
+        let (anonymous, target, message) = (parts.next()?, parts.next()?, parts.next()?);
+        let name = std::str::from_utf8(message.split(|&byte| byte == b'\n').next()?).ok()?;
+        let seen = std::str::from_utf8(seen).ok()?.parse().ok()?;
+        let is_anonymous = match anonymous {
+            b"0" => false,
+            b"1" => true,
+            _ => return None,
+        };
+        if !target.starts_with(b"/") || message.len() > LONGEST || target.len() > message.len() {
+            return None;
+        }
+        let route = routes.entry(name.into()).or_default();
+        route.seen = seen;
+        route.kept.push_back(Kept::new(target, is_anonymous, message));
+        if route.kept.len() > EACH || routes.len() > MOST_ROUTES {
+            return None;
+        }
+    }
+    Some(routes)
+}
+
+impl Kept {
+    fn new(target: &[u8], is_anonymous: bool, message: &[u8]) -> Kept {
+        Kept {
+            target: target.into(),
+            is_anonymous,
+            message: message.into(),
+            _reserved: Reserved::new(MemoryClass::Requests, (message.len() + target.len()) as u64),
+        }
     }
 }
 
@@ -328,7 +423,60 @@ mod tests {
         assert!(recent.of_release(&settings).requests.is_empty());
     }
 
+    #[test]
+    fn the_next_program_gets_all_of_them() {
+        let recent = RecentRequests::default();
+        assert!(recent.handed_over().unwrap().is_none());
+        let cookie = [("Cookie", "a=b")];
+        (0..5).for_each(|number| offer(&recent, &request("GET", &format!("/a/{number}"), &[]), &GOOD, None));
+        offer(&recent, &request("GET", "/b?c=d", &cookie), &GOOD, Some("b#show"));
+        let new = RecentRequests::default();
+        new.inherit(recent.handed_over().unwrap().unwrap()).unwrap();
+        assert_eq!(texts(&new), texts(&recent));
+        // What decides about the next requests travels too.
+        for both in [&recent, &new] {
+            offer(both, &request("GET", "/a/4", &cookie), &GOOD, None);
+            offer(both, &request("GET", "/b?c=d", &[]), &GOOD, Some("b#show"));
+            offer(both, &request("GET", "/b?c=e", &cookie), &GOOD, Some("b#show"));
+        }
+        assert_eq!(new.encode().len(), recent.encode().len());
+        assert_eq!(texts(&new), texts(&recent));
+    }
+
+    #[test]
+    fn a_file_of_another_program_is_ignored() {
+        let recent = RecentRequests::default();
+        offer(&recent, &request("GET", "/a", &[]), &GOOD, None);
+        let good = String::from_utf8(recent.encode()).unwrap();
+        assert!(decode(good.as_bytes()).is_some());
+        let other = good.replacen(&wire::VERSION.to_string(), "999", 1);
+        let many = good.clone() + &["", "1", "1", "/a", "GET /a\nhttp\nh\n/a"].join("\0").repeat(EACH + 1);
+        let wrong = [
+            String::new(),
+            other,
+            good.replace(&["", "1", "1", ""].join("\0"), &["", "1", "2", ""].join("\0")),
+            good.replace("\0/a", "\0a"),
+            format!("{good}\0"),
+            [&good, "1"].join("\0"),
+            many,
+        ];
+        for text in wrong {
+            assert!(decode(text.as_bytes()).is_none(), "{text:?}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn any_bytes_of_a_file_are_read_or_ignored(
+            parts in prop::collection::vec("(1|0|/|/a|GET /a\nhttp\nh\n/a|[a-z/\n]{0,9})", 0..20),
+        ) {
+            let bytes = [vec![form()], parts].concat().join("\0");
+            if let Some(routes) = decode(bytes.as_bytes()) {
+                let again = RecentRequests(Mutex::new(routes));
+                prop_assert!(again.encode().is_empty() || decode(&again.encode()).is_some());
+            }
+        }
+
         /// The template splits the message at line feeds, and the `boot` message at NUL.
         #[test]
         fn lines_are_lines(

@@ -87,6 +87,7 @@ function showNow(told, now) {
   showInterruptions(told);
   showChanges(told);
   showSize(told);
+  showShape(told);
   showServices(told);
   id("routes").hidden = !told.routes?.length;
   id("ways").replaceChildren(...(told.routes ?? []).map((one) => routeRow(one, between)));
@@ -180,6 +181,23 @@ function showSize({ sizing, taken_at }) {
   if (!ranges) return;
   const last = sizing.last && `; ${sizing.last.to > sizing.last.from ? "grew" : "shrank"} ${sizing.last.from} → ${sizing.last.to}, ${span(Math.max(0, Date.parse(taken_at) - Date.parse(sizing.last.at)) / 1000)} ago: ${sizing.last.why}`;
   id("size").textContent = `${sizing.wanted} of ${sizing.min}:${sizing.max}${sizing.pinned ? ", set by a signal until the next reload" : ""}${last ?? ""}`;
+}
+
+// --- the shape that follows an objective
+
+const STEPS = 10;
+
+function showShape({ shape, taken_at }) {
+  const now = Date.parse(taken_at);
+  id("shape").hidden = !shape;
+  id("steps").hidden = !shape?.steps.length;
+  if (!shape) return;
+  const holds = shape.holds === null ? "no request in the last 10 s" : `${shape.holds ? "holds" : "broken"}: ${time(shape.response_ms)} at the percentile, ${percent(shape.missed)} missed it`;
+  const limit = shape.wait_limit_ms === null ? "" : `; overload: requests that would wait longer than ${time(shape.wait_limit_ms)} are refused`;
+  id("shape").className = shape.holds === false ? "late" : "";
+  id("shape").replaceChildren(element("b", {}, `Objective ${shape.objective}, `), `${holds}. Shape ${shape.workers}x${shape.seats}${limit}`);
+  id("trials").replaceChildren(...shape.steps.slice(-STEPS).reverse().map((one) => element("tr", {}, cell(span(Math.max(0, now - Date.parse(one.at)) / 1000), "number"),
+    cell(one.from === one.to ? one.to : `${one.from} → ${one.to}`), cell(one.verdict, ["refused", "overload"].includes(one.verdict) ? "late" : ""), cell(one.why, "story"))));
 }
 
 // --- services: processes that get no requests

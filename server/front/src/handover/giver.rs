@@ -40,6 +40,8 @@ pub(crate) struct Offer {
     pub(crate) token: Option<String>,
     /// Upgrades so far, failed and successful. The new program continues the count.
     pub(crate) upgrades: (u64, u64),
+    /// The requests that the new program's first template repeats.
+    pub(crate) recent: Option<File>,
 }
 
 /// A new program that is taking over.
@@ -103,7 +105,9 @@ impl Successor {
         let program = format!("Firebrick {}", crate::VERSION);
         let hello = Message::Hello { version: VERSION, program, upgrades: offer.upgrades };
         let all = async {
-            self.channel.0.send(&hello, &[stdin.as_fd()]).await?;
+            let files: Vec<BorrowedFd<'_>> =
+                std::iter::once(stdin.as_fd()).chain(offer.recent.as_ref().map(AsFd::as_fd)).collect();
+            self.channel.0.send(&hello, &files).await?;
             for (place, sockets) in &offer.sockets {
                 let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
                 for some in fds.chunks(MOST_FDS) {

@@ -61,7 +61,8 @@ pub(crate) enum SocketKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The first message, from the old program. Carries its standard input.
+    /// The first message, from the old program. Carries its standard input, and a file with recent requests if
+    /// there are any, which programs that do not know it ignore.
     Hello {
         version: u32,
         /// The version of the program, for texts.

@@ -47,6 +47,8 @@ pub(crate) struct Predecessor {
     pid: i32,
     /// Failed and successful upgrades, counted by this program's predecessors.
     upgrades: (u64, u64),
+    /// The requests that the old program's clients have made lately.
+    recent: RefCell<Option<File>>,
     /// The interruptions in force, once the old program has said `go`.
     interruptions: RefCell<Interruptions>,
 }
@@ -78,7 +80,13 @@ pub fn decline(why: &str) {
 
 impl Predecessor {
     fn new(socket: OwnedFd, pid: i32) -> Predecessor {
-        Predecessor { socket, pid, upgrades: (0, 0), interruptions: RefCell::default() }
+        Predecessor {
+            socket,
+            pid,
+            upgrades: (0, 0),
+            recent: RefCell::default(),
+            interruptions: RefCell::default(),
+        }
     }
 
     fn receive_all(&mut self) -> Result<Handed, String> {
@@ -88,12 +96,12 @@ impl Predecessor {
             Ok(None) => Err("the old program has ended before it had handed over its sockets".to_owned()),
             Err(error) => Err(format!("the old program does not hand over its sockets: {error}")),
         };
-        let (Message::Hello { version, program, upgrades }, stdin) = next()? else {
+        let (Message::Hello { version, program, upgrades }, files) = next()? else {
             return Err("the old program begins with another message than hello".to_owned());
         };
+        let mut files = files.into_iter();
         let null = || File::open("/dev/null").map(OwnedFd::from);
-        stdin
-            .into_iter()
+        files
             .next()
             .map_or_else(null, Ok)
             .and_then(|original| Ok(rustix::stdio::dup2_stdin(original)?))
@@ -104,6 +112,7 @@ impl Predecessor {
                 crate::VERSION
             ));
         }
+        self.recent = RefCell::new(files.next().map(File::from));
         let mut handed = Handed::default();
         let mut count = 0;
         self.upgrades = upgrades;
@@ -130,6 +139,11 @@ impl Predecessor {
     /// Returns the failed and successful upgrades before this one.
     pub(crate) fn upgrades(&self) -> (u64, u64) {
         self.upgrades
+    }
+
+    /// Takes the file with recent requests, if there is one.
+    pub(crate) fn recent(&self) -> Option<File> {
+        self.recent.take()
     }
 
     /// Announces how long this program needs to become ready.

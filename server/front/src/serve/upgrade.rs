@@ -288,7 +288,11 @@ impl Upgrades {
         if self.running.is_some() || self.queued.is_some() {
             return Err("another upgrade is under way".to_owned());
         }
-        self.offer(server.sockets.offer()).map_err(|e| format!("the sockets cannot be copied: {e}"))
+        let recent = server.releases.recent.handed_over();
+        let recent = recent.map_err(|e| format!("the recent requests cannot be copied: {e}"))?;
+        let offer = self.offer(server.sockets.offer());
+        let offer = offer.map_err(|e| format!("the sockets cannot be copied: {e}"))?;
+        Ok(Offer { recent, ..offer })
     }
 
     /// Handles the end of an upgrade. Returns whether the new program has taken over.

@@ -52,6 +52,9 @@ impl Supervisor {
     ) -> Result<(), BootError> {
         let error = match self.first_message(ask, until).await? {
             Some(Ok(Some(TemplateMessage::Booted(booted)))) => {
+                if let Some(text) = &booted.warmed {
+                    self.log(format!("the app is loaded; {text}"));
+                }
                 self.app_loaded(FIRST, booted);
                 return Ok(());
             }

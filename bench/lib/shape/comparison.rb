@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "net/http"
+require "open3"
+require "tmpdir"
+require_relative "../failure"
+require_relative "../server"
+require_relative "histogram"
+
+module Bench
+  module Shape
+    # A server with an objective, which starts with one thread, compared with servers of fixed shapes, and under three times the load that it can take.
+    #
+    # 1. The best fixed shape is the one with the highest rate of CLIENTS users who do not pause.
+    # 2. The objective's server gets the same users until it has reached a part of that rate, or a time is over.
+    # 3. Goodput is the rate of good responses within the objective. Its peak is that at the best fixed shape's rate.
+    class Comparison
+      ROOT = File.expand_path("../../..", __dir__)
+      # Apps that wait, compute, and do both, for about 20 ms.
+      APPS = {
+        "wait" => "sleep(0.02)",
+        "compute" => "compute(0.02)",
+        "mix" => "compute(0.005); sleep(0.015)"
+      }.freeze
+      APP = <<~RUBY
+        def compute(seconds)
+          finish = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
+          nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) > finish
+        end
+        run ->(_) { %s; [200, { "content-type" => "text/plain" }, ["done"]] }
+      RUBY
+      CLIENTS = 32
+      SHAPES = [1, 2].product([1, 2, 4, 8, 16, 32, 64]).freeze
+      OBJECTIVE = 0.2
+      ENOUGH = 0.95
+
+      def initialize(apps:, slice:, within:, overload:)
+        @apps = apps
+        @slice = slice
+        @within = within
+        @overload = overload
+      end
+
+      # Returns whether each app has reached the part of the best shape.
+      def run
+        @dir = Dir.mktmpdir("bench-shape")
+        puts "| app | best fixed shape | requests/s | with slo, from 1x1 | x | #{(ENOUGH * 100).round} % after | goodput peak | at #{@overload}x: fixed | slo | slo x peak |", "|---|---|---:|---|---:|---:|---:|---:|---:|---:|"
+        @apps.map { |name| measure(name) }.all?
+      ensure
+        FileUtils.remove_entry(@dir) if @dir
+      end
+
+      private
+
+      def measure(name)
+        app = File.join(@dir, name)
+        FileUtils.mkdir_p(app)
+        File.write(File.join(app, "config.ru"), format(APP, APPS.fetch(name)))
+        best, rate = SHAPES.map { |shape| [shape, fixed(app, shape) { |port| closed(port) }] }.max_by(&:last)
+        peak, fixed_goodput = fixed(app, best) { |port| [goodput(port, rate * 0.9), goodput(port, rate * @overload)] }
+        with_objective(app) do |server|
+          reached, after = follow(server, rate)
+          shape = control(app, "shape")
+          under = goodput(server.port, rate * @overload)
+          puts format("| %s | %dx%d | %.0f | %dx%d, %.0f/s | %.2f | %s | %.0f | %.0f | %.0f | %.2f |", name, *best, rate, shape["workers"], shape["seats"], reached, reached / rate,
+                      after ? format("%.0f s", after) : "never", peak, fixed_goodput, under, under / peak)
+          !after.nil?
+        end
+      end
+
+      def fixed(app, shape)
+        server = serve(app, "-w {workers} -t {threads}:{threads}", shape)
+        yield server.port
+      ensure
+        server&.stop
+      end
+
+      def with_objective(app)
+        server = serve(app, "--slo p95<#{(OBJECTIVE * 1000).round}ms -w 1 -t 1", [1, 1])
+        yield server
+      ensure
+        server&.stop
+      end
+
+      def serve(app, flags, shape)
+        environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir }
+        server = Server.new("#{program} serve {dir} -b tcp://127.0.0.1:{port} -e production #{flags}", log: File.join(@dir, "log"), env: environment)
+        server.start(app, shape) { |port| Net::HTTP.get_response("127.0.0.1", "/", port).body == "done" }
+      end
+
+      # Loads the server until the rate is nearly that of the best shape. Returns the rate, and after how many seconds it was reached.
+      def follow(server, best)
+        began = now
+        best_so_far = 0
+        loop do
+          rate = closed(server.port)
+          best_so_far = [best_so_far, rate].max
+          return [rate, now - began] if rate >= best * ENOUGH
+          return [best_so_far, nil] if now - began > @within
+        end
+      end
+
+      def closed(port) = load(port, "-c", CLIENTS.to_s, "--warm-up", "500ms").dig("summary", "rate_per_s")
+
+      # A few seconds pass before an overload is recognised: they count as well.
+      def goodput(port, rate)
+        result = load(port, "--rate", format("%d/s", rate), "-c", "4000", "--timeout", "10s", seconds: @slice * 5)
+        Histogram.count_up_to(result.dig("outcome", "latency"), OBJECTIVE * 1e6) / result.dig("outcome", "seconds")
+      end
+
+      def load(port, *flags, seconds: @slice)
+        file = File.join(@dir, "load.json")
+        text, = Open3.capture2e(program, "bench", "http://127.0.0.1:#{port}/", "-d", "#{seconds}s", "--expect-status", "200", "--no-stages", "--json", file, *flags)
+        raise Failure, "firebrick bench #{flags.join(' ')}:\n#{text}" unless File.exist?(file)
+
+        JSON.parse(File.read(file))
+      ensure
+        FileUtils.rm_f(file)
+      end
+
+      def control(app, command)
+        text, error, status = Open3.capture3({ "XDG_RUNTIME_DIR" => @dir }, program, command, "--json", "--dir", app)
+        raise Failure, "firebrick #{command}: #{error}" unless status.success?
+
+        JSON.parse(text)
+      end
+
+      def program
+        @program ||= ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } || raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end
