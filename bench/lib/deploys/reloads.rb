@@ -13,10 +13,12 @@ module Bench
       SLOWER = 2.0
       PEERS = [PumaPhased, PumaRestart, UnicornUpgrade, PassengerRestart].freeze
 
-      def initialize(rounds:, rate:, calm:, peers:)
+      # everything: Firebrick's reloads warm up, are shadowed and are tried for longer.
+      def initialize(rounds:, rate:, calm:, peers:, everything: false)
         @rounds = rounds
         @calm = calm
         @rate = rate
+        @options = everything ? { Firebrick => { everything: true } } : {}
         @servers = [Firebrick, *(PEERS if peers)]
       end
 
@@ -30,7 +32,7 @@ module Bench
       private
 
       def measure(kind)
-        server = kind.new(workers: 2, threads: 5)
+        server = kind.new(workers: 2, threads: 5, **@options.fetch(kind, {}))
         server.start
         calm = load(server) { sleep @calm }
         others = others_of(kind, server)
@@ -82,11 +84,18 @@ module Bench
                     name: kind::NAME, requests: busy.sum { |one| one.dig("summary", "requests") }, failed:, before: figures(before),
                     during: figures(during), wrong: wrong.join(" | "), time: times.sort[times.size / 2])
         errors.each { |error, count| puts "  #{count} x #{error}" }
+        busy.zip(["with keep-alive", "without"]) { |result, name| say_failures(result, name) }
         Deploys.say_unsent(*busy)
         others.flat_map { |one| one.wrong.to_a }.uniq(&:first).each { |what, _| puts "  #{what}" }
         slower = before.zip(during).map { |was, is| is / was }.max
         puts format("  slowed %<slower>.1f times, %<allowed>.1f allowed", slower:, allowed: SLOWER) if slower > SLOWER
         failed.zero? && wrong.sum.zero? && slower <= SLOWER
+      end
+
+      # When requests failed, in seconds since the first reload, and why.
+      def say_failures(result, name)
+        seconds = result.dig("outcome", "course").each_index.select { |at| result.dig("outcome", "course", at, "errors").positive? }
+        puts "  #{name}, in seconds #{seconds.join(', ')}: #{result.dig('outcome', 'errors', 'texts').to_json}" if seconds.any?
       end
 
       # With keep-alive, and without.

@@ -102,10 +102,13 @@ module Bench
       NAME = "Firebrick, reload"
       PROGRAM = ENV["FIREBRICK"] || File.expand_path("../../../target/release/firebrick", __dir__)
 
-      # settings: more lines of firebrick.toml.
-      def initialize(settings: "", **rest)
+      # What a reload can do beyond replacing workers.
+      EVERYTHING = "watch = \"5s\"\nshadow = \"3s\"\nwarm_paths = [\"/\"]\n"
+
+      # settings: more lines of firebrick.toml; everything: with a shadow and a warm-up, and a longer trial.
+      def initialize(settings: "", everything: false, **rest)
         super(**rest)
-        write("firebrick.toml", "[reload]\nwatch = \"1s\"\nkeep = \"0s\"\n#{settings}")
+        write("firebrick.toml", "[reload]\nkeep = \"0s\"\n#{everything ? EVERYTHING : "watch = \"1s\"\n"}#{settings}")
       end
 
       private
