@@ -203,6 +203,17 @@ class ReloadShadowTest < Case
     wait_until("the workers") { own.stats.fetch("workers").count { |worker| worker["state"] == "ready" } == 2 }
   end
 
+  it "is left out with 0, whatever the setting says" do
+    own = launch(settings: { reload: { shadow: "30s", watch: 0 } })
+    %w[0 0s].each do |none|
+      out, err, code = own.command_line("reload", "--dir", own.dir, "--shadow", none)
+      assert_equal 0, code, err
+      refute_match(/shadowing/, out)
+    end
+    _, err, code = reload(own, "--shadow", "50ms")
+    assert_equal [2, "error: --shadow 50ms: expected a time from 100ms to 24h, such as 2m, or 0 for none\n"], [code, err]
+  end
+
   it "explains options that are wrong" do
     own = launch
     { %w[--shadow x] => /--shadow x: expected a time from 100ms to 24h, such as 2m/, %w[--shadow 1s --in-place] => /--shadow does not go with --in-place/,

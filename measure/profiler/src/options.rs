@@ -4,6 +4,7 @@ use crate::choose::Choice;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use control::profile::{LONGEST, MOST_HZ, ProfileOrder};
 use regex::Regex;
+use settings::table::DIR_WORD;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,12 +42,12 @@ pub(crate) struct Options {
     pub(crate) from: Option<PathBuf>,
 }
 
-/// The id of the argument with the app's folder, which comes after the time.
-const DIR: &str = "dir";
+/// The ids of the arguments with the app's folder: after the time, or with a flag.
+const DIRS: [&str; 2] = [DIR_WORD, "dir"];
 
 pub(crate) fn arguments(command: Command) -> Command {
-    let has_dir = command.get_arguments().any(|argument| argument.get_id() == DIR);
-    let command = if has_dir { command.mut_arg(DIR, |dir| dir.index(2)) } else { command };
+    let has_dir = command.get_arguments().any(|argument| argument.get_id() == DIR_WORD);
+    let command = if has_dir { command.mut_arg(DIR_WORD, |dir| dir.index(2)) } else { command };
     let value = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).help_heading("Profile")
     };
@@ -117,7 +118,7 @@ impl Options {
 
 /// Returns the app's folder where it is the only word. A word that begins with a digit is meant as a time, unless it is a path.
 pub(crate) fn only_dir(matches: &ArgMatches) -> Option<&str> {
-    let has_dir = matches.try_get_one::<String>(DIR).ok().flatten().is_some();
+    let has_dir = DIRS.iter().any(|id| matches.try_get_one::<String>(id).is_ok_and(|dir| dir.is_some()));
     let word = matches.get_one::<String>("time").map(String::as_str).filter(|_| !has_dir)?;
     (word.contains('/') || !word.starts_with(|first: char| first.is_ascii_digit())).then_some(word)
 }

@@ -19,8 +19,7 @@ fn of_level(matches: &ArgMatches) -> Vec<Argument> {
 }
 
 fn positional(matches: &ArgMatches, about: &'static About) -> Option<Argument> {
-    about.positional?;
-    let value = matches.try_get_one::<String>(about.key).ok().flatten()?;
+    let value = matches.try_get_one::<String>(about.positional?).ok().flatten()?;
     Some(Argument { key: about.key, flag: "argument".to_owned(), values: vec![value.clone()] })
 }
 

@@ -330,23 +330,12 @@ fn matches<Word: Into<OsString> + Clone>(
     Err(Output::Wrong { errors: vec!["these words lead to no command".to_owned()], code: 2 })
 }
 
-/// Returns the directory that the option `--dir` names.
-fn dir_of(given: &ArgMatches) -> Option<&str> {
-    given.get_one::<String>("dir").map(String::as_str)
-}
-
 pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
     environment: &dyn Environment,
 ) -> Result<Command, Output> {
     let matches = matches(words)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
-    // For commands whose words are no directory.
-    let load_in = |dir: Option<&str>| {
-        let dir = dir.map(purge::in_dir);
-        let all: Vec<Argument> = arguments(&matches).into_iter().chain(dir).collect();
-        settings::load(&all, environment).map_err(|errors| wrong(errors, 2))
-    };
     match matches.subcommand() {
         Some(("check", given)) => Ok(Command::Check {
             loaded: Box::new(load(1)?),
@@ -388,7 +377,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("leaks", given)) => {
             let wish = leaks::wish(given).map_err(mistyped)?;
-            let (dir, client) = running(load_in(dir_of(given))?)?;
+            let (dir, client) = running(load(2)?)?;
             Ok(Command::Leaks { dir, client, wish })
         }
         Some(("record", given)) => {
@@ -396,7 +385,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let file = control::record::file(&words).map_err(mistyped)?;
             let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
             let order = control::record::options(text).map_err(mistyped)?;
-            let (dir, client) = running(load_in(dir_of(given))?)?;
+            let (dir, client) = running(load(2)?)?;
             Ok(Command::Record { dir, client, order, file })
         }
         Some(("reload", given)) => {
@@ -413,7 +402,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("cache", given)) => {
             let action = purge::cache(given).map_err(mistyped)?;
-            let (dir, client) = running(load_in(dir_of(given))?)?;
+            let (dir, client) = running(load(2)?)?;
             Ok(Command::Cache { dir, client, action, json: given.get_flag("json") })
         }
         Some(("pause", given)) => {
@@ -432,11 +421,11 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("set", given)) => {
             let action = set::set(given).map_err(mistyped)?;
-            let (dir, client) = running(load_in(dir_of(given))?)?;
+            let (dir, client) = running(load(2)?)?;
             Ok(Command::Set { dir, client, action, json: given.get_flag("json") })
         }
         Some(("shape", given)) => {
-            let (dir, client) = running(load_in(dir_of(given))?)?;
+            let (dir, client) = running(load(2)?)?;
             Ok(Command::Shape { dir, client, json: given.get_flag("json") })
         }
         Some(("status", given)) => {
@@ -453,7 +442,14 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
         }
         Some(("profile", given)) => {
-            let (dir, client) = running(load_in(only_dir(given))?)?;
+            let dir = only_dir(given).map(|dir| Argument {
+                key: "dir",
+                flag: "argument".to_owned(),
+                values: vec![dir.to_owned()],
+            });
+            let all: Vec<Argument> = dir.into_iter().chain(arguments(&matches)).collect();
+            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let (dir, client) = running(loaded)?;
             Ok(Command::Profile { dir, client, given: given.clone() })
         }
         Some(("top", given)) => {

@@ -30,6 +30,38 @@ impl Shelf {
         }
     }
 
+    /// Returns the app's directory of a command for a server.
+    fn dir(&self, words: &str) -> PathBuf {
+        match self.type_in(words) {
+            Ok(
+                Command::Stats { dir, .. }
+                | Command::Routes { dir, .. }
+                | Command::Deaths { dir, .. }
+                | Command::Reload { dir, .. }
+                | Command::Upgrade { dir, .. }
+                | Command::Pause { dir, .. }
+                | Command::Resume { dir, .. }
+                | Command::Maintenance { dir, .. }
+                | Command::Status { target: Target { dir, .. }, .. }
+                | Command::Stop { target: Target { dir, .. }, .. }
+                | Command::Top { dir, .. }
+                | Command::Profile { dir, .. }
+                | Command::Set { dir, .. }
+                | Command::Shape { dir, .. }
+                | Command::Leaks { dir, .. }
+                | Command::Record { dir, .. }
+                | Command::Cache { dir, .. },
+            ) => dir,
+            Ok(
+                Command::Certs { loaded, .. }
+                | Command::Explain(loaded, _)
+                | Command::Check { loaded, .. }
+                | Command::DeployCheck { loaded, .. },
+            ) => loaded.settings.dir,
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
     fn refused(&self, words: &str) -> (String, u8) {
         match self.type_in(words) {
             Err(Output::Clap(error)) => (error.to_string(), u8::try_from(error.exit_code()).expect("a code")),
@@ -166,6 +198,66 @@ fn stats_and_serve_agree_on_the_control_socket() {
 }
 
 #[test]
+fn the_directory_comes_with_a_flag_or_without() {
+    let shelf = Shelf::new();
+    let other = tempfile::tempdir().expect("a temporary directory");
+    let dir = other.path().canonicalize().expect("the directory");
+    let shown = dir.display();
+    for name in [
+        "stats",
+        "routes",
+        "deaths",
+        "reload",
+        "upgrade",
+        "pause",
+        "resume",
+        "maintenance status",
+        "maintenance on",
+        "status",
+        "stop",
+        "top",
+        "profile",
+        "profile 20s",
+        "certs",
+        "explain /path",
+        "check",
+        "deploy-check",
+    ] {
+        for words in
+            [format!("{name} {shown}"), format!("{name} --dir {shown}"), format!("--dir {shown} {name}")]
+        {
+            assert_eq!(shelf.dir(&words), dir, "{words}");
+        }
+    }
+    for name in ["set", "shape", "leaks", "record FILE", "cache"] {
+        for words in [format!("{name} --dir {shown}"), format!("--dir {shown} {name}")] {
+            assert_eq!(shelf.dir(&words), dir, "{words}");
+        }
+    }
+    assert_eq!(shelf.settings(&format!("--dir {shown}")).dir, dir);
+}
+
+#[test]
+fn a_reload_with_or_without_a_shadow_is_ordered() {
+    let shelf = Shelf::new();
+    let wish = |words: &str| match shelf.type_in(words) {
+        Ok(Command::Reload { wish, .. }) => wish,
+        other => panic!("{words}: {other:?}"),
+    };
+    assert_eq!(wish("reload"), ReloadWish::Reload);
+    assert_eq!(wish("reload --shadow 2m"), ReloadWish::Shadowed(Duration::from_secs(120)));
+    for none in ["0", "0s", "0ms"] {
+        assert_eq!(wish(&format!("reload --shadow {none}")), ReloadWish::Shadowed(Duration::ZERO));
+    }
+    for wrong in ["50ms", "25h", "x"] {
+        let (said, code) = shelf.refused(&format!("reload --shadow {wrong}"));
+        assert!(said.contains("from 100ms to 24h, such as 2m, or 0 for none") && code == 2, "{said}");
+    }
+    let (said, _) = shelf.refused("reload --undo --shadow 0");
+    assert!(said.contains("--shadow does not go with --undo"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_has_its_exit_code() {
     let shelf = Shelf::new();
     for (words, message, code) in [
@@ -183,7 +275,8 @@ fn what_is_wrong_has_its_exit_code() {
         ("-I lib", "Firebrick has no flag -I: set RUBYLIB", 2),
         ("--redirect-stdout=x", "--access-log FILE", 2),
         ("-d", "stays in the foreground", 2),
-        ("--dir", "--dir: a value is required", 2),
+        ("--dir", "a value is required for '--dir <DIR>'", 2),
+        ("reload . --dir .", "'[DIR|config.ru]' cannot be used with '--dir <DIR>'", 2),
         ("bench --preload", "unexpected argument", 2),
         ("help nosuch", "nosuch", 2),
         ("--help", "Workers and threads:", 0),

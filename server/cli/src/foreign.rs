@@ -53,7 +53,6 @@ const FOREIGN: &[Foreign] = &[
     ),
     Foreign(&["-s", "--silent"], false, Means(&["--quiet"])),
     Foreign(&["--no-config"], false, Means(&["--config", "-"])),
-    Foreign(&["--dir"], true, Means(&["{}"])),
     Foreign(&["--redirect-stderr"], true, Means(&["--error-log", "{}"])),
     Foreign(&["-f", "--fork-worker"], false, Means(&["--refork-after", "{1000}"])),
     Foreign(&["-P", "--pid"], true, Means(&["--pidfile", "{}"])),

@@ -93,8 +93,11 @@ fn arguments(wanted: impl Fn(&About) -> bool) -> Vec<Arg> {
 fn positional(entry: &'static dyn AnyEntry) -> Option<Arg> {
     let about = entry.about();
     let name = about.positional?;
+    // The flags, whose ids are their names, say the same.
+    let flags = about.flags.iter().map(|flag| flag.long);
     Some(
-        Arg::new(about.key)
+        Arg::new(name)
+            .conflicts_with_all(flags)
             .value_name(name)
             .value_hint(ValueHint::AnyPath)
             .help(short_help(about))

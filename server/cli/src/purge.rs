@@ -3,7 +3,6 @@
 use crate::arguments::values;
 use clap::ArgMatches;
 use control::cache::{CacheAction, PurgeOrder};
-use settings::Argument;
 
 /// # Errors
 /// An option is invalid, or does not belong to the action.
@@ -18,9 +17,4 @@ pub(crate) fn cache(given: &ArgMatches) -> Result<CacheAction, String> {
     }
     order.check().map_err(|why| format!("{why}\nUsage: firebrick cache purge PATH… | --tag TAG | --all"))?;
     Ok(CacheAction::Purge(order))
-}
-
-/// Returns the argument that names the app's directory.
-pub(crate) fn in_dir(dir: &str) -> Argument {
-    Argument { key: "dir", flag: "--dir".to_owned(), values: vec![dir.to_owned()] }
 }

@@ -4,7 +4,7 @@ use clap::ArgMatches;
 use stats::ReloadWish;
 use std::time::Duration;
 
-/// The shortest and the longest shadow that can be ordered.
+/// The shortest and the longest shadow that can be ordered, apart from none.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
@@ -37,6 +37,9 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<Option<ReloadWish>, String> {
 }
 
 fn time(typed: &str) -> Result<Duration, String> {
-    let time = text::span::parse(typed).ok().filter(|time| (SHORTEST..=LONGEST).contains(time));
-    time.ok_or_else(|| format!("--shadow {typed}: expected a time from 100ms to 24h, such as 2m"))
+    let time =
+        text::span::parse(typed).ok().filter(|time| time.is_zero() || (SHORTEST..=LONGEST).contains(time));
+    time.ok_or_else(|| {
+        format!("--shadow {typed}: expected a time from 100ms to 24h, such as 2m, or 0 for none")
+    })
 }

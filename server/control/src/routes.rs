@@ -408,7 +408,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::Unsupported(why) => unsupported(why),
         Route::BadShadow => refuse(
             StatusCode::BAD_REQUEST,
-            "shadow is a number of seconds from 0.1 to 86400, such as shadow=120",
+            "shadow is a number of seconds from 0.1 to 86400, such as shadow=120, or 0 for none",
         ),
         Route::BadLimit => refuse(
             StatusCode::BAD_REQUEST,
@@ -665,7 +665,8 @@ struct Query<'a>(&'a Parts);
 
 /// Returns the order of a reload with a shadow of so many seconds.
 fn shadowed(seconds: &str) -> Route {
-    let seconds = seconds.parse().ok().filter(|seconds: &f64| (0.1..=86_400.0).contains(seconds));
+    let is_valid = |seconds: &f64| *seconds == 0.0 || (0.1..=86_400.0).contains(seconds);
+    let seconds = seconds.parse().ok().filter(is_valid);
     seconds.map_or(Route::BadShadow, |seconds| {
         Route::Reload(ReloadWish::Shadowed(Duration::from_secs_f64(seconds)))
     })
@@ -841,7 +842,10 @@ mod tests {
         assert_eq!(requested(&Method::POST, "/reload?undo", "*/*"), Route::Reload(ReloadWish::Undo));
         let shadowed = |time| Route::Reload(ReloadWish::Shadowed(Duration::from_millis(time)));
         assert_eq!(requested(&Method::POST, "/reload?shadow=2.5", "*/*"), shadowed(2500));
-        for wrong in ["0", "-1", "x", "1e9", "NaN"] {
+        for none in ["0", "0.0"] {
+            assert_eq!(requested(&Method::POST, &format!("/reload?shadow={none}"), "*/*"), shadowed(0));
+        }
+        for wrong in ["", "0.01", "-1", "x", "1e9", "NaN"] {
             assert_eq!(
                 requested(&Method::POST, &format!("/reload?shadow={wrong}"), "*/*"),
                 Route::BadShadow,

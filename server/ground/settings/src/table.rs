@@ -34,6 +34,7 @@ pub(crate) mod tls;
 pub(crate) mod traces;
 pub(crate) mod workers;
 
+pub use app::DIR_WORD;
 pub use commands::COMMANDS;
 pub(crate) use commands::command_like;
 pub use entry::{About, AnyEntry, Category, Flag, Takes};

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum ReloadWish {
     /// Load the app again and replace the workers.
     Reload,
-    /// Like `Reload`, with a shadow of this length, whatever `reload.shadow` says.
+    /// Like `Reload`, with a shadow of this length, whatever `reload.shadow` says; zero: without one.
     Shadowed(Duration),
     /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
     /// exit first.

@@ -442,7 +442,7 @@ impl Reconciler {
         reload.plan = match wish {
             // In place, a trial would have little to compare with.
             ReloadWish::InPlace => Plan { shadow: None, watch: None, ..plan },
-            ReloadWish::Shadowed(time) => Plan { shadow: Some(time), ..plan },
+            ReloadWish::Shadowed(time) => Plan { shadow: Some(time).filter(|time| !time.is_zero()), ..plan },
             _ => plan,
         };
         let course = &mut reload.course;

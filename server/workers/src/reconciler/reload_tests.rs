@@ -456,6 +456,15 @@ fn an_ordered_shadow_counts_and_in_place_there_is_none() {
     assert!(!world.said("shadowing") && world.outcome_kinds() == [Done], "{:?}", world.acts);
 }
 
+#[test]
+fn a_reload_without_a_shadow_can_be_ordered() {
+    let mut world = world(Plan { shadow: Some(SECOND), ..plan() });
+    let acts = world.machine.reload(ReloadWish::Shadowed(Duration::ZERO), None, world.now);
+    world.carry_out(acts);
+    world.work(100);
+    assert!(!world.said("shadowing") && world.outcome_kinds() == [Done], "{:?}", world.acts);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 

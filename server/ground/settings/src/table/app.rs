@@ -9,12 +9,16 @@ use crate::kind::numbers::Permissions;
 use crate::kind::texts::{Path, Switch, Text};
 use crate::kind::wrappers::Maybe;
 
+/// The name of the directory that is given without a flag, in the usage line.
+pub const DIR_WORD: &str = "DIR|config.ru";
+
 entries! { Category::App;
     /// Directory of the app or static site, or a rackup file
     TARGET: PathBuf = Path(Completion::Any), {
         key: "dir",
         in_file: false,
-        positional: Some("DIR|config.ru"),
+        flags: &[long("dir", "DIR")],
+        positional: Some(DIR_WORD),
         default: ".",
         default_shown: Some("the current directory"),
         more: "If the directory has a config.ru, the server runs that app, else it serves a static site. The directory is the working directory \

@@ -30,7 +30,7 @@ section! { Category::Reload;
         default: "0",
         more: "Copies of GET and HEAD requests, without cookies and credentials, go to a worker of the old code and to one of the new; \
                their responses are compared and go to no client. Takes the memory of one more worker. 0 turns it off; `firebrick reload --shadow \
-               TIME` sets it for one reload.",
+               TIME` sets it for one reload, and `--shadow 0` reloads without.",
         reloadable: true,
     }
     /// The reaction to different responses to copies of requests
