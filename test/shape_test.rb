@@ -5,6 +5,7 @@
 require "json"
 require "support/case"
 require "support/load"
+require "support/upgrading"
 
 module Shaping
   # An app that waits or computes, and tells how many of its requests ran at the same time.
@@ -131,6 +132,182 @@ class ShapeTest < Case
       assert_equal 1, code, slo
       assert_match said, err
     end
+  end
+end
+
+# The objective of a running server comes, changes and goes.
+class ShapeLiveTest < Case
+  parallel! slow: 60
+
+  include Shaping
+
+  RELOAD = { watch: 0, keep: 0, warm: 0 }.freeze
+
+  def live(settings = {}, **options)
+    all = { workers: 1, threads: 2, reload: RELOAD }.merge(settings)
+    start(app: APP, workers: nil, threads: nil, environment: "production", settings: all, **options)
+  end
+
+  def command(own, *words)
+    out, err, code = own.command_line(*words, "--dir", own.dir)
+    assert_equal 0, code, -> { "#{out}#{err}#{own.report}" }
+    out
+  end
+
+  # The requests that run at the same time.
+  def busy(own) = own.stats["workers"].sum { |worker| worker["busy_threads"] }
+
+  it "comes with `firebrick set`, uses the threads that workers have, and more after a reload; undone, all is as before" do
+    own = live
+    out = command(own, "set", "slo=p95 < 100ms", "--dry-run")
+    assert_match(/^slo: off \(default\) -> p95 < 100ms$/, out)
+    assert_match(/^warning: the running workers were started with at most 2 threads each: more are in use after `firebrick reload`$/, out)
+    assert_nil shape(own)
+    command(own, "set", "slo=p95 < 100ms")
+    wait_until("the objective") { shape(own) }
+    assert_logged(/shape: the objective is p95 < 100ms now, from 1x2 on/, on: own)
+    assert_logged(/shape: the workers were started with 2 threads each; more are in use after `firebrick reload`/, on: own)
+    under_load(own, "/wait", clients: 16) do
+      wait_until("a reason", within: 30) { steps(own, "refused").any? { |step| step["why"].include?("were started with 2 threads each: `firebrick reload` starts") } }
+      assert_equal [1, 2], now_in_force(own)
+      command(own, "reload")
+      wait_until("more threads", within: 30) { now_in_force(own).last >= 8 && busy(own) > 2 }
+      assert_match(/is undone/, command(own, "set", "--undo"))
+      wait_until("no objective") { shape(own).nil? }
+      assert_logged(/shape: the objective is off: workers 1, at most 2 threads each/, on: own)
+      wait_until("two threads") { busy(own) <= 2 }
+      assert_operator Array.new(10) { busy(own) }.max, :<=, 2
+    end
+    assert_match(/undone by/, command(own, "set", "--history"))
+    own.command_line("reload", own.dir)
+    assert_equal 200, get("/wait", to: own).status
+  end
+
+  it "changes for a time, from the shape that there is" do
+    own = live({ slo: "p95 < 100ms", threads: 1 })
+    under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { steps(own, "kept").any? && now_in_force(own).last >= 4 } }
+    seats = now_in_force(own).last
+    command(own, "set", "slo=p99 < 3s", "shape.threads=1:16", "--for", "3s")
+    wait_until("the other objective") { shape(own)["objective"] == "p99 < 3s" }
+    assert_equal [[seats, 16].min, [1, 16]], shape(own).values_at("seats", "seats_bounds")
+    assert_operator steps(own, "kept").size, :>, 0, "the steps so far stay"
+    wait_until("the end of the change", within: 20) { shape(own)["objective"] == "p95 < 100ms" }
+    assert_equal [1, 64], shape(own)["seats_bounds"]
+    _, err, code = own.command_line("set", "shape.threads=4:8", "--dir", own.dir)
+    assert_equal 1, code
+    assert_match(/the server starts with 1 threads: set threads to a number from 4 to 8/, err)
+  end
+
+  it "comes and goes with a reload, and gives the workers back" do
+    own = live
+    file = own.path("firebrick.toml")
+    without = File.read(file)
+    File.write(file, "slo = \"p95 < 100ms\"\nshape.workers = \"1:3\"\n#{without}")
+    command(own, "reload")
+    wait_until("the objective") { shape(own) }
+    assert_equal [1, 3], shape(own)["workers_bounds"]
+    under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(own).last >= 8 } }
+    own.signal("TTIN")
+    wait_until("another worker", within: 20) { own.stats["workers"].count { |worker| worker["state"] == "ready" } == 2 }
+    File.write(file, without)
+    command(own, "reload")
+    wait_until("no objective") { shape(own).nil? }
+    wait_until("one worker", within: 20) { own.stats["workers"].size == 1 }
+    assert_equal 200, get("/wait", to: own).status
+    File.write(file, "slo = \"p95 < 100ms\"\nshape.workers = \"1:500\"\nshape.threads = \"1:500\"\n#{without}")
+    command(own, "reload")
+    wait_until("the objective") { shape(own) }
+    assert_logged(/shape\.workers is 1:500, but there can be at most \d+ in this server; restart it for more/, on: own)
+    assert_logged(/shape\.threads is 1:500, but a worker of this server can have at most 64; restart it for more/, on: own)
+    assert_equal [1, 64], shape(own)["seats_bounds"]
+  end
+end
+
+# What was learnt outlives the server.
+class ShapeKeptTest < Case
+  parallel! slow: 60
+
+  include Shaping
+  include Upgrading
+
+  def setup
+    super
+    @state = Dir.mktmpdir("firebrick-state")
+  end
+
+  def teardown
+    super
+    FileUtils.remove_entry(@state)
+  end
+
+  def kept(directory = nil, *args)
+    server(env: { "XDG_STATE_HOME" => @state }, directory: directory, args: args)
+  end
+
+  def finish(own)
+    own.signal("TERM")
+    own.wait_exit
+  end
+
+  def files = Dir.glob("#{@state}/firebrick/shapes/*")
+
+  # Serves until the shape has more threads. Returns it.
+  def learn(own)
+    under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(own).last >= 4 && steps(own, "trying").empty? } }
+    wait_until("the file", within: 5) { files.one? { |file| JSON.parse(File.read(file))["seats"] == now_in_force(own).last } }
+    now_in_force(own)
+  end
+
+  it "begins with the shape of the last run, but only under the same terms" do
+    own = kept
+    learnt = learn(own)
+    file = files.fetch(0)
+    modes = [file, File.dirname(file)].map { |path| File.stat(path).mode & 0o777 }
+    assert_equal [0o600, 0o700], modes
+    text = File.read(file)
+    finish(own)
+
+    again = kept(own.dir)
+    assert_equal learnt, now_in_force(again)
+    line = /from the last run: #{learnt.join('x')}, learnt at \d{4}-\d\d-\d\dT[\d:]+Z/
+    assert_match(/^start     #{line}$/, again.command_line("shape", "--dir", again.dir).first)
+    assert_logged(/shape: begins with that of the last run: #{learnt.join('x')}, learnt at/, on: again)
+    assert_equal learnt.join("x"), shape(again)["last_run"]["shape"]
+    under_load(again, "/wait", clients: 4) { |load| wait_until("requests at the same time") { load.completed.any? { |one| one.body.to_i >= 3 } } }
+    finish(again)
+
+    other = kept(own.dir, "--slo", "p95 < 1s")
+    assert_equal [[1, 1], nil], [now_in_force(other), shape(other)["last_run"]]
+    assert_logged(/shape: .*\.json is not used: it was learnt with slo p95 < 100ms, now p95 < 1s/, on: other)
+    finish(other)
+
+    off = kept(own.dir, "--shape-keep", "off")
+    assert_equal [1, 1], now_in_force(off)
+    finish(off)
+
+    ["{", "", text.sub('"seats":', '"seats":9999'), text.sub('"version":1', '"version":7')].each do |damaged|
+      File.write(file, damaged)
+      bad = kept(own.dir)
+      assert_equal [1, 1], now_in_force(bad), damaged
+      assert_logged(/shape: .*\.json is not used: /, on: bad)
+      finish(bad)
+    end
+
+    # A folder that cannot be written does no harm.
+    FileUtils.remove_entry("#{@state}/firebrick")
+    File.write("#{@state}/firebrick", "")
+    full = kept(own.dir)
+    under_load(full, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(full).last >= 4 } }
+    wait_until("a line") { full.stderr.match?(/shape: it cannot be kept in .*: Not a directory/) }
+  end
+
+  it "goes on in the new program of an upgrade" do
+    own = launch(app: APP, workers: nil, threads: nil, environment: "production", env: { "XDG_STATE_HOME" => @state },
+                 settings: { slo: "p95 < 100ms", workers: 1, threads: 1, shape: { workers: 1 } })
+    learnt = learn(own)
+    assert_upgrades(own)
+    assert_equal learnt, now_in_force(own)
+    assert_equal learnt.join("x"), shape(own)["last_run"]["shape"]
   end
 end
 

@@ -27,7 +27,7 @@ pub fn shape_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode
     });
     if missing {
         return show(Err("this server has no objective: set slo, for example slo = \"p95 < 200ms\" in firebrick.toml, and \
-                         restart it (docs/shape.md)"
+                         run `firebrick reload` (docs/shape.md)"
             .to_owned()));
     }
     show(text)
@@ -55,6 +55,9 @@ fn table(shape: &ShapeSnapshot, now: SystemTime) -> String {
         range(shape.workers_bounds),
         range(shape.seats_bounds)
     );
+    if let Some(last_run) = &shape.last_run {
+        let _ = writeln!(text, "start     from the last run: {last_run}");
+    }
     let [responses, late, refused] = [shape.responses, shape.late, shape.refused].map(grouped);
     let _ = writeln!(text, "requests  {responses} responses, {late} of them late, {refused} refused");
     if let Some(limit) = shape.wait_limit_ms {
@@ -110,6 +113,7 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stats::LastRunShape;
     use std::time::Duration;
 
     fn shape() -> ShapeSnapshot {
@@ -132,6 +136,10 @@ mod tests {
             responses: 12_345,
             late: 45,
             refused: 6,
+            last_run: Some(LastRunShape {
+                shape: "1x8".to_owned(),
+                learnt_at: SystemTime::UNIX_EPOCH + Duration::from_secs(86_400),
+            }),
             workers: 1,
             workers_bounds: [1, 2],
             seats: 2,
@@ -155,12 +163,13 @@ mod tests {
             "objective p95 < 200ms  holds: 119 ms at the percentile, 1 % missed it (last 10 s)"
         );
         assert_eq!(lines[1], "shape     1x2  workers 1:2, requests at a time in each 1:64");
-        assert_eq!(lines[2], "requests  12,345 responses, 45 of them late, 6 refused");
-        assert!(lines[3].ends_with("more than 120 ms are refused"));
-        assert!(lines[4].starts_with("kept      1x1 -> 1x2 5 s ago  50/s 250 ms"), "{text}");
+        assert_eq!(lines[2], "start     from the last run: 1x8, learnt at 1970-01-02T00:00:00Z");
+        assert_eq!(lines[3], "requests  12,345 responses, 45 of them late, 6 refused");
+        assert!(lines[4].ends_with("more than 120 ms are refused"));
+        assert!(lines[5].starts_with("kept      1x1 -> 1x2 5 s ago  50/s 250 ms"), "{text}");
         assert!(text.contains("the throughput grew"));
         // The figures of a step stay in one line.
-        assert!(lines[..4].iter().chain(&lines[5..]).all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines[..5].iter().chain(&lines[6..]).all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
     #[test]
@@ -169,6 +178,7 @@ mod tests {
             holds: None,
             response_ms: None,
             missed: None,
+            last_run: None,
             wait_limit_ms: None,
             steps: Vec::new(),
             ..shape()
@@ -178,6 +188,6 @@ mod tests {
             text.contains("no requests in the last 10 s") && text.ends_with("no step so far\n"),
             "{text}"
         );
-        assert!(!text.contains("overload"));
+        assert!(!text.contains("overload") && !text.contains("last run"));
     }
 }

@@ -122,6 +122,8 @@ pub(crate) enum SupervisorMessage {
     Measured { serial: Serial, pss: u64 },
     /// The PSS of all templates, in bytes.
     TemplatesMeasured(u64),
+    /// The learnt shape has been written to its file, or the reason why not.
+    ShapeSaved(Result<(), String>),
     /// The memory figures for a reload.
     Weighed(Figures),
     /// A front thread has cleaned up after a worker's death. `served`: the requests that the worker had taken

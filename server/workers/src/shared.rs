@@ -11,7 +11,7 @@ use crate::shadow::Shadow;
 use crate::trial::ReleaseComparison;
 use net::memory;
 use queue::{Assignment, Dispatch, PassReason, PoolIndex, Pools, Serial};
-use settings::Settings;
+use settings::{Settings, ShapeRule};
 use stats::ShadowReport;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,7 +62,9 @@ impl Shared {
         reports: mpsc::UnboundedSender<SupervisorMessage>,
     ) -> io::Result<Shared> {
         let (queues, seats): (Vec<Dispatch>, Vec<Seats>) = pools.into_iter().unzip();
+        // An objective may come with a reload, and lets workers have that many threads.
         let threads = seats.iter().map(|seats| seats.threads as usize).max().unwrap_or_default();
+        let threads = threads.max(ShapeRule::THREADS.into());
         // A worker has one link for each front thread.
         let layout = Layout { threads, links: fronts };
         Ok(Shared {
@@ -181,9 +183,9 @@ impl Shared {
     }
 
     /// Compares the response times of the default pool with an objective from now on.
-    pub(crate) fn set_objective(&self, objective: Duration) {
-        self.dispatch(PoolIndex::DEFAULT).set_objective(Some(objective));
-        self.objective.store(true, Relaxed);
+    pub(crate) fn set_objective(&self, objective: Option<Duration>) {
+        self.dispatch(PoolIndex::DEFAULT).set_objective(objective);
+        self.objective.store(objective.is_some(), Relaxed);
     }
 
     /// Returns whether response times are compared with an objective.
@@ -192,10 +194,10 @@ impl Shared {
         self.objective.load(Relaxed)
     }
 
-    /// Limits the requests that a worker of the default pool may hold.
-    pub(crate) fn limit_seats(&self, seats: u32, now: Instant) {
+    /// Limits the requests that a worker of the default pool may hold; `None`: as many as it was started for.
+    pub(crate) fn limit_seats(&self, seats: Option<u32>, now: Instant) {
         let mut assigned = Vec::new();
-        self.dispatch(PoolIndex::DEFAULT).limit_seats(Some(seats), now, &mut assigned);
+        self.dispatch(PoolIndex::DEFAULT).limit_seats(seats, now, &mut assigned);
         self.deliver(&assigned);
     }
 

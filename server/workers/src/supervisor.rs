@@ -15,6 +15,7 @@ mod meter;
 mod orders;
 mod profiling;
 mod services;
+mod shape_file;
 mod shaping;
 mod sizing;
 mod templates;
@@ -122,7 +123,7 @@ struct Subjects {
 impl Supervisor {
     fn new(options: Options) -> io::Result<Supervisor> {
         let now = Instant::now();
-        let (workers, source) = (options.workers(), options.source());
+        let source = options.source();
         let pools = pools(&options.boot.settings);
         let workers_of = pools.iter().map(|pool| pool.workers as usize);
         let mut counts: BTreeMap<PoolIndex, usize> = (0..).map(PoolIndex).zip(workers_of).collect();
@@ -130,6 +131,14 @@ impl Supervisor {
         let slots = if source.can_replace { slots_for(options.most_workers() + others) } else { 1 };
         if !source.can_replace {
             counts.insert(PoolIndex::DEFAULT, 1);
+        }
+        let (shaping, notes) = Shaping::at_start(&options.boot.settings, &pools[0], source).unzip();
+        let workers = match &shaping {
+            Some(shaping) => settings::Workers::exactly(shaping.shape().workers),
+            None => options.boot.settings.workers,
+        };
+        if shaping.is_some() {
+            counts.insert(PoolIndex::DEFAULT, workers.min as usize);
         }
         let limits = options.timeouts();
         let boot = limits.worker_boot * source.boot_factor;
@@ -147,7 +156,6 @@ impl Supervisor {
             let in_advance = seats.in_advance() && source.returns_requests;
             (if in_advance { queue } else { queue.without_prefetching() }, seats)
         });
-        let shaping = options.boot.settings.shape.map(|rule| Shaping::new(&rule, &pools[0], source));
         let shared = Shared::new(with_queues.collect(), slots, options.front_threads(), to_supervisor)?;
         let classes = clients::shares(&options.boot.settings);
         shared.each(|queue| queue.set_classes(&classes)).for_each(drop);
@@ -173,7 +181,10 @@ impl Supervisor {
                 jobs: Jobs::default(),
                 profiling: None,
             },
-            outbox: Outbox::default(),
+            outbox: Outbox {
+                notices: notes.into_iter().flatten().map(Notice::Log).collect(),
+                ..Outbox::default()
+            },
         })
     }
 
@@ -365,6 +376,7 @@ impl Supervisor {
             SupervisorMessage::TemplatesMeasured(pss) => {
                 self.subjects.sampler.templates_measured(pss, Instant::now());
             }
+            SupervisorMessage::ShapeSaved(result) => self.shape_saved(result),
             SupervisorMessage::Profile { serial, order, records, last } => {
                 self.profiled(serial, order, &records, last);
             }
@@ -397,6 +409,7 @@ impl Supervisor {
         self.apply_limits();
         self.read_memory(&rows, now);
         self.check_figures(&rows, now);
+        self.apply_objective(&rows, now);
         self.check_size(&rows, now);
         self.check_collections(now);
         let templates = self.templates.values().map(|template| template.process.pid());

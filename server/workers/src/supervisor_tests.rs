@@ -45,6 +45,7 @@ fn a_short_worker_timeout_is_looked_at_in_time() {
 /// A supervisor whose worker 1 is up.
 struct Scene {
     supervisor: Supervisor,
+    settings: watch::Sender<Arc<Settings>>,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -88,11 +89,11 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             warm_up: WarmUp::default(),
             prepared: Handoff::default(),
         };
-        let (_sender, settings) = watch::channel(settings);
+        let (sender, settings) = watch::channel(settings);
         let releases = std::rc::Rc::new(Same(boot.clone()));
         let mut supervisor = Supervisor::new(Options { boot, settings, releases, attached: None }).unwrap();
         supervisor.start_template(FIRST, FIRST_RELEASE).unwrap();
-        let mut scene = Scene { supervisor };
+        let mut scene = Scene { supervisor, settings: sender };
         scene.supervisor.see(Change::Template { generation: FIRST, usable: Ok(()) });
         scene.supervisor.see(Change::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });
         scene.reported(SupervisorMessage::Ready { serial: 1, seats: 2 });
@@ -394,5 +395,49 @@ fn reports_of_a_template_that_was_ended_do_not_count() {
         let exited = TemplateMessage::Exited { pid: u32::MAX >> 1, status: ExitStatus::Exit(0), peak_kib: 0 };
         scene.supervisor.template_reported(FIRST + 1, Ok(Some(exited)));
         assert_eq!(scene.state(), Some(WorkerState::Ready));
+    });
+}
+
+#[test]
+fn an_objective_comes_changes_and_goes() {
+    with_scene(async |scene| {
+        let rule = |slo: &str, threads: (u16, u16), start| settings::ShapeRule {
+            slo: slo.parse().unwrap(),
+            workers: settings::Workers { min: 1, max: 1000 },
+            threads: settings::Threads { min: threads.0, max: threads.1 },
+            start,
+            keep: false,
+        };
+        let set = |scene: &Scene, rule| {
+            scene.settings.send_modify(|settings| Arc::make_mut(settings).shape = rule);
+        };
+        scene.tick();
+        assert!(scene.supervisor.shape().is_none());
+        set(scene, Some(rule("p95 < 200ms", (1, 8), 1)));
+        scene.tick();
+        let shape = scene.supervisor.shape().expect("an objective");
+        let most = scene.supervisor.reconciler.capacity();
+        assert_eq!((shape.workers, shape.seats), (1, 1));
+        assert_eq!((shape.workers_bounds, shape.seats_bounds), ([1, most], [1, 8]));
+        let said = scene.logged().join("\n");
+        assert!(said.contains("shape: the objective is p95 < 200ms now, from 1x1 on"), "{said}");
+        assert!(said.contains(&format!("can be at most {most} in this server; restart it for more")), "{said}");
+        assert!(said.contains("started with 2 threads each; more are in use after `firebrick reload`"), "{said}");
+        assert!(scene.supervisor.shared.has_objective());
+
+        set(scene, Some(rule("p50 < 1s", (4, 600), 4)));
+        scene.tick();
+        let shape = scene.supervisor.shape().expect("another objective");
+        assert_eq!((shape.objective.as_str(), shape.seats_bounds), ("p50 < 1s", [4, 64]));
+        let said = scene.logged().join("\n");
+        assert!(said.contains("shape.threads is 4:600, but a worker of this server can have at most 64"), "{said}");
+
+        set(scene, None);
+        scene.tick();
+        assert!(scene.supervisor.shape().is_none() && !scene.supervisor.shared.has_objective());
+        let said = scene.logged().join("\n");
+        assert!(said.contains("shape: the objective is off: workers 1, at most 2 threads each"), "{said}");
+        scene.tick();
+        assert!(scene.logged().is_empty(), "said once");
     });
 }

@@ -61,6 +61,7 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
             _ => fresh.workers,
         },
         workers_auto: fresh.workers_auto,
+        shape: fresh.shape,
         // These sections merge each option by its mark in the table.
         process: fresh.process.reloaded(&now.process),
         https: fresh.https.reloaded(&now.https),
@@ -93,6 +94,11 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
 pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
     let merged = merge(now, fresh);
     let now = now.clone();
+    // With an objective, `workers` is only the beginning: in development it may be a range then.
+    let (workers, workers_auto) = match now.shape.is_some() == merged.shape.is_some() {
+        true => (now.workers, now.workers_auto),
+        false => (merged.workers, merged.workers_auto),
+    };
     // Pools take their times and turns from the settings of all, unless the file has others for them.
     let timed = |pool: Pool| match merged.pools.iter().find(|other| other.name == pool.name) {
         Some(other) => Pool { queue: other.queue, worker: other.worker, fair: other.fair.clone(), ..pool },
@@ -103,8 +109,8 @@ pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
         typed_dir: now.typed_dir,
         app: now.app,
         puma_rb: now.puma_rb,
-        workers: now.workers,
-        workers_auto: now.workers_auto,
+        workers,
+        workers_auto,
         files: now.files,
         sites: now.sites,
         mruby: now.mruby,
@@ -114,6 +120,7 @@ pub(super) fn at_once(now: &Settings, fresh: Settings) -> Settings {
         pools: now.pools.into_iter().map(timed).collect(),
         // In these sections there are options that only a reload applies.
         limits: merged.limits.changed_at_once(&now.limits),
+        timeouts: merged.timeouts.changed_at_once(&now.timeouts),
         rack: merged.rack.changed_at_once(&now.rack),
         compression: merged.compression.changed_at_once(&now.compression),
         ..merged

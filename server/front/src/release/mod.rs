@@ -80,6 +80,8 @@ pub(crate) struct Release {
     loaded: Arc<Loaded>,
     /// The number of changes of the running server when its settings were made.
     changes: u64,
+    /// The most threads of the workers that are started for it. Changes of the running server do not change that.
+    threads: u16,
 }
 
 /// Settings with changes of the running server that fit together.
@@ -88,6 +90,8 @@ pub(crate) struct TriedChanges {
     /// For the values as they are written, and their sources.
     pub(crate) loaded: Loaded,
     pub(crate) settings: Arc<Settings>,
+    /// Sentences about what only a reload applies.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The release that front threads serve, and the files of a release that is being tried.
@@ -145,6 +149,7 @@ impl Releases {
             notes: Vec::new(),
             loaded: Arc::new(loaded),
             changes: 0,
+            threads: settings.default_pool().threads.max,
         });
         Releases {
             reread,
@@ -237,6 +242,7 @@ impl Releases {
         };
         Ok(Arc::new(Release {
             id,
+            threads: settings.default_pool().threads.max,
             settings: Arc::new(settings),
             sites,
             handlers,
@@ -260,7 +266,14 @@ impl Releases {
         let loaded = self.reread.changed(&release.loaded, &values)?;
         let fresh = with_rules(loaded.settings.clone(), &loaded.choices, &release.sites);
         let settings = Arc::new(at_once(&release.settings, fresh));
-        Ok(TriedChanges { values, loaded, settings })
+        let is_more = settings.fibers == 0 && settings.default_pool().threads.max > release.threads;
+        let more = is_more.then(|| {
+            format!(
+                "the running workers were started with at most {} threads each: more are in use after `firebrick reload`",
+                release.threads
+            )
+        });
+        Ok(TriedChanges { values, loaded, settings, notes: more.into_iter().collect() })
     }
 
     /// Puts changes in force that were tried with the release in force.

@@ -248,7 +248,8 @@ fn report(
     let missing = || OrderError::Conflict(format!("there is no change {number}"));
     let change: ChangeRecord = list.get(number).cloned().ok_or_else(missing)?;
     let new = |warning: &&String| !before.loaded.warnings.contains(warning);
-    let warnings = after.loaded.warnings.iter().filter(new).cloned().collect();
+    let notes = after.notes.iter().filter(|note| !before.notes.contains(note));
+    let warnings = after.loaded.warnings.iter().filter(new).chain(notes).cloned().collect();
     Ok(ChangeReport { dry_run, change, restored, warnings })
 }
 

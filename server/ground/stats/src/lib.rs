@@ -88,7 +88,7 @@ pub use server::{
 };
 pub use services::{ServiceSnapshot, ServiceState};
 pub use shadow::{ReleaseDifference, ShadowReport, UncomparedRoute};
-pub use shape::{ShapeFigures, ShapeSnapshot, ShapeStepSnapshot};
+pub use shape::{LastRunShape, ShapeFigures, ShapeSnapshot, ShapeStepSnapshot};
 pub use snapshot::Snapshot;
 pub use tls::{ServedCertificate, TlsSnapshot};
 pub use totals::{ConnectionCounts, FaultCounts, RequestCounts};

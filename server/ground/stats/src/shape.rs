@@ -3,6 +3,7 @@
 use crate::figures::figures;
 use crate::when;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::SystemTime;
 
 figures! {
@@ -28,6 +29,8 @@ figures! {
         late: u64 = counter("firebrick_slo_late_responses"; "Responses that missed the objective"),
         /// Requests that the queue of the default pool refused.
         refused: u64 = counter("firebrick_slo_refused_requests"; "Requests that the queue of the default pool refused"),
+        /// The shape that the server began with, if the last run has learnt it: `shape`, `learnt_at`; null otherwise.
+        last_run: Option<LastRunShape>,
         /// The number of workers in the shape.
         workers: u32,
         /// The least and the most workers.
@@ -53,6 +56,22 @@ figures! {
         /// The last steps, the oldest first: `at`, `verdict` (`trying`, `kept`, `reverted`, `undecided`, `shrunk`, `refused`, `overload`,
         /// `relieved`), `from`, `to`, `why`, and the figures `before` and `after` (`rate`, `response_ms`, `missed`, `app_ms`), which may be null.
         steps: Vec<ShapeStepSnapshot>,
+    }
+}
+
+/// A shape that the last run has learnt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastRunShape {
+    /// Workers and seats of each: `2x8`.
+    pub shape: String,
+    #[serde(with = "when")]
+    pub learnt_at: SystemTime,
+}
+
+/// Writes `2x8, learnt at 2026-01-31T12:00:00Z`.
+impl fmt::Display for LastRunShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, learnt at {:.0}", self.shape, when::timestamp(self.learnt_at))
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn between(earlier: SystemTime, later: SystemTime) -> f64 {
     later.duration_since(earlier).unwrap_or_default().as_millis() as f64 / 1_000.0
 }
 
-fn timestamp(time: SystemTime) -> Timestamp {
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

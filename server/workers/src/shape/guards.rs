@@ -17,6 +17,8 @@ const SHORT: Duration = Duration::from_millis(1);
 pub(super) enum ShapeGuard {
     /// The bounds of the settings.
     Bound,
+    /// The threads with which the workers were started.
+    Built,
     Database,
     Memory,
     Cpu,
@@ -25,7 +27,7 @@ pub(super) enum ShapeGuard {
 }
 
 /// The number of guards.
-pub(super) const GUARDS: usize = 5;
+pub(super) const GUARDS: usize = 6;
 
 /// A step that is forbidden, with the reason in words.
 pub(super) type ForbiddenStep = (ShapeGuard, String);
@@ -54,7 +56,14 @@ pub(super) fn more_seats(
             format!("{} seats in each worker are the most that the settings allow", most),
         ));
     }
-    let connections = sample.connections.filter(|connections| *connections > 0).unwrap_or(u32::MAX);
+    let built = sample.built.unwrap_or(u32::MAX);
+    if shape.seats >= built {
+        return Err((
+            ShapeGuard::Built,
+            format!("{}: `firebrick reload` starts them with up to {most}", started_with(built)),
+        ));
+    }
+    let connections = connections(sample);
     if shape.seats >= connections {
         return Err((
             ShapeGuard::Database,
@@ -85,7 +94,26 @@ pub(super) fn more_seats(
     }
     let all = shape.workers.saturating_mul(shape.seats);
     let factor = if sample.waiting >= all.saturating_mul(4) { 4 } else { 2 };
-    Ok(shape.seats.saturating_mul(factor).min(most).min(connections))
+    Ok(shape.seats.saturating_mul(factor).min(most).min(built).min(connections))
+}
+
+/// Returns the most seats that workers can use whatever the load, with the reason in words.
+pub(super) fn most_seats(sample: &ShapeSample, bounds: &ShapeBounds) -> (u32, String) {
+    let (built, connections) =
+        (sample.built.unwrap_or(u32::MAX), connections(sample).max(bounds.start.seats));
+    match built <= connections {
+        true => (built.max(1), started_with(built)),
+        false => (connections, format!("a worker has {connections} connections to the database")),
+    }
+}
+
+fn started_with(built: u32) -> String {
+    format!("the workers were started with {built} {} each", if built == 1 { "thread" } else { "threads" })
+}
+
+/// Returns the connections to the database that a worker may have.
+fn connections(sample: &ShapeSample) -> u32 {
+    sample.connections.filter(|connections| *connections > 0).unwrap_or(u32::MAX)
 }
 
 /// Returns the number of workers to try.

@@ -40,6 +40,8 @@ pub struct ShapeSample {
     pub memory: Memory,
     /// The connections to the database that a worker may have; `None` if unknown.
     pub connections: Option<u32>,
+    /// The seats with which each worker was started; `None` if no worker is up.
+    pub built: Option<u32>,
     /// The wanted number of workers.
     pub workers: u32,
     /// Whether an operator has set that number.

@@ -25,14 +25,18 @@
 //!    what would be left was in use. Growing soon after shrinking doubles that time.
 //! 5. If the objective is broken and no trial is left, the wait of requests is limited to what the objective
 //!    leaves; those that would wait longer are refused. The limit ends when none is refused any more.
-//! 6. Samples in which workers are started or replaced are not judged.
+//! 6. A shape that was learnt before ([`KeptShape`]) is only another beginning, within the bounds: it shrinks and is tried
+//!    further by the same rules.
+//! 7. Samples in which workers are started or replaced are not judged.
 
 mod guards;
+mod kept;
 mod measured;
 mod overload;
 mod shaper;
 mod trial;
 
+pub use kept::{KeptShape, LearntShape, ShapeTerms};
 pub use measured::{ShapeMeasured, ShapeSample};
 pub use shaper::Shaper;
 

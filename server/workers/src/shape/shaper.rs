@@ -5,8 +5,8 @@ use super::measured::SampleSum;
 use super::overload::WaitBound;
 use super::trial::{CHANGES, ShapeChange, ShapeTrial};
 use super::{
-    AGAIN, AGAIN_MOST, CALM, ServingShape, ShapeBounds, ShapeMeasured, ShapeSample, ShapeStep, ShapeVerdict,
-    milliseconds, percent,
+    AGAIN, AGAIN_MOST, CALM, LearntShape, ServingShape, ShapeBounds, ShapeMeasured, ShapeSample, ShapeStep,
+    ShapeVerdict, milliseconds, percent,
 };
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -98,6 +98,27 @@ impl Shaper {
         }
     }
 
+    /// Begins with what was learnt before, as far as these bounds allow it.
+    pub fn resumed(bounds: ShapeBounds, learnt: LearntShape) -> Shaper {
+        let LearntShape { shape, least_app } = learnt;
+        let within = |number: u32, (least, most): (u32, u32)| number.clamp(least, most.max(least));
+        let shape = ServingShape {
+            workers: within(shape.workers, bounds.workers),
+            seats: within(shape.seats, bounds.seats),
+        };
+        let least_app_us = least_app.map_or(f64::INFINITY, |least| least.as_secs_f64() * 1e6);
+        Shaper { shape, least_app_us, ..Shaper::new(bounds) }
+    }
+
+    /// Returns what is worth keeping: the shape without the trial that runs.
+    pub fn learnt(&self) -> LearntShape {
+        let least = Some(self.least_app_us).filter(|us| us.is_finite());
+        LearntShape {
+            shape: self.trial.as_ref().map_or(self.shape, |trial| trial.from),
+            least_app: least.map(|us| Duration::from_micros(us as u64)),
+        }
+    }
+
     /// Returns the shape that is to be in force.
     pub fn shape(&self) -> ServingShape {
         self.shape
@@ -135,6 +156,11 @@ impl Shaper {
             self.shape.workers = sample.workers;
         }
         self.remember(&sample, now);
+        let (most, why) = guards::most_seats(&sample, &self.bounds);
+        if self.shape.seats > most {
+            self.trial = None;
+            return vec![self.shrink(0, self.shape.seats - most, why, now)];
+        }
         if let Some(mut trial) = self.trial.take() {
             match trial.skip {
                 0 => trial.after.add(&sample),

@@ -41,6 +41,7 @@ struct Server {
     cpus: f64,
     memory: Memory,
     connections: Option<u32>,
+    built: Option<u32>,
     shaper: Shaper,
     now: Instant,
     /// The waiting requests by the time of their arrival, in seconds.
@@ -74,6 +75,7 @@ impl Server {
                 available: Some(1 << 32),
             },
             connections: None,
+            built: None,
             shaper: Shaper::new(bounds),
             now: Instant::now(),
             queue: VecDeque::new(),
@@ -158,7 +160,7 @@ impl Server {
         sample.worker_cpus = Some(used);
         sample.worker_share = Some(used / self.cpus);
         sample.idle_cpu = Some((1.0 - used / self.cpus).max(0.0));
-        sample.connections = self.connections;
+        (sample.connections, sample.built) = (self.connections, self.built);
         let per_worker = self.memory.worker.unwrap_or(0);
         sample.memory =
             Memory { taken: self.memory.taken + per_worker * u64::from(shape.workers), ..self.memory };
@@ -288,6 +290,65 @@ fn the_shape_returns_without_flapping() {
     let steps = server.steps.len();
     server.run(2.0, 600);
     assert_eq!(server.steps.len(), steps, "{:#?}", &server.steps[steps..]);
+}
+
+#[test]
+fn a_learnt_shape_is_only_another_beginning() {
+    let learnt = |seats, least_app| LearntShape { shape: ServingShape { workers: 2, seats }, least_app };
+    let mut server = Server::new(IO, bounds());
+    server.shaper = Shaper::resumed(bounds(), learnt(32, None));
+    assert_eq!(server.shaper.shape(), ServingShape { workers: 2, seats: 32 });
+    server.run(1_500.0, 30);
+    assert_eq!(server.steps, [], "it fits");
+    assert_eq!(server.shaper.learnt().shape, server.shaper.shape());
+    server.run(2.0, 300);
+    assert_eq!(server.shaper.shape(), bounds().start, "{:#?}", server.steps);
+
+    // A database that serves few at a time now: the shortest time that was learnt shows that these are too many.
+    let mut server = Server::new(App { database: 8.0, ..IO }, bounds());
+    server.shaper = Shaper::resumed(bounds(), learnt(64, Some(Duration::from_millis(20))));
+    server.run(1_200.0, 300);
+    let all = server.shaper.shape().workers * server.shaper.shape().seats;
+    assert!(all <= 32, "{all}: {:#?}", server.steps);
+
+    let few = ShapeBounds { workers: (1, 1), seats: (1, 4), ..bounds() };
+    assert_eq!(Shaper::resumed(few, learnt(64, None)).shape(), ServingShape { workers: 1, seats: 4 });
+}
+
+#[test]
+fn what_a_trial_tries_is_not_learnt() {
+    let mut server = Server::new(IO, bounds());
+    while server.count(ShapeVerdict::Trying) == 0 {
+        server.sample(500.0);
+    }
+    assert_ne!(server.shaper.shape(), bounds().start);
+    assert_eq!(server.shaper.learnt().shape, bounds().start);
+}
+
+#[test]
+fn no_more_seats_are_used_than_the_workers_were_started_with() {
+    let one = ShapeBounds { workers: (1, 1), ..bounds() };
+    let mut server = Server::new(IO, one);
+    server.built = Some(3);
+    server.run(2_000.0, 60);
+    assert_eq!(server.shaper.shape().seats, 3);
+    let refused: Vec<&ShapeStep> =
+        server.steps.iter().filter(|step| step.verdict == ShapeVerdict::Refused).collect();
+    assert_eq!(refused.len(), 1, "once");
+    assert!(
+        refused[0]
+            .why
+            .ends_with("the workers were started with 3 threads each: `firebrick reload` starts them with up to 64"),
+        "{}",
+        refused[0].why
+    );
+    // Others, as after an undo.
+    server.built = Some(2);
+    server.sample(10.0);
+    assert_eq!(server.shaper.shape().seats, 2);
+    server.built = Some(64);
+    server.run(2_000.0, 60);
+    assert!(server.shaper.shape().seats > 16, "{:#?}", server.steps);
 }
 
 #[test]

@@ -103,6 +103,10 @@ impl Supervisor {
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
         let pools = pools(&self.boot_config(release).map_err(io::Error::other)?.settings);
         let own = pools.get(usize::from(pool.0)).ok_or_else(|| io::Error::other("there is no such pool"))?;
+        // The scoreboard, which is older than the settings of a reload, has room for so many.
+        let most = u16::try_from(self.shared.scoreboard().layout().threads).unwrap_or(u16::MAX);
+        let threads = settings::Threads { min: own.threads.min.min(most), max: own.threads.max.min(most) };
+        let own = &settings::Pool { threads, ..own.clone() };
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
         let mut theirs = Vec::with_capacity(self.shared.scoreboard().layout().links);

@@ -42,17 +42,12 @@ impl Options {
         }
     }
 
-    /// Returns the range of the number of workers by the load. An objective has a rule of its own.
-    pub(super) fn workers(&self) -> settings::Workers {
-        let settings = &self.boot.settings;
-        settings.shape.map_or(settings.workers, |_| settings::Workers::exactly(settings.workers_at_start()))
-    }
-
     /// Returns the largest number of workers possible without a restart. With `auto` that is the number for a
     /// machine whose CPU limits are lifted.
     pub(super) fn most_workers(&self) -> usize {
         const LIFTED: u32 = 64;
-        let most = self.boot.settings.shape.map_or(self.workers().max, |shape| shape.workers.max);
+        let settings = &self.boot.settings;
+        let most = settings.shape.map_or(settings.workers.max, |shape| shape.workers.max);
         let lifted = self.boot.settings.workers_auto.map(|_| Machine::read().cores.min(LIFTED));
         most.max(lifted.unwrap_or_default()) as usize
     }

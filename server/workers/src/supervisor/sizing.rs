@@ -129,7 +129,7 @@ impl Supervisor {
 
     /// With `workers = "auto"`: returns the number for the machine as it is now, beside the workers of other pools.
     /// The number in the settings is that of the time when they were read.
-    fn auto_number(&self) -> Option<Chosen> {
+    pub(super) fn auto_number(&self) -> Option<Chosen> {
         let estimate = self.options.boot.settings.workers_auto.filter(|_| self.subjects.shaping.is_none())?;
         Some(auto_workers(&Machine::recent(), estimate, self.reconciler.others() as u32))
     }

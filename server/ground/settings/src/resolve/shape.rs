@@ -3,7 +3,7 @@
 use super::ResolveContext;
 use crate::origin::ValueSource;
 use crate::table::taker::{CheckedValue, Taker};
-use crate::table::workers::{SHAPE_THREADS, SHAPE_WORKERS, SLO, THREADS, WORKERS};
+use crate::table::workers::{SHAPE_KEEP, SHAPE_THREADS, SHAPE_WORKERS, SLO, THREADS, WORKERS};
 use crate::value::slo::{ShapeRule, Slo};
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
@@ -30,9 +30,11 @@ pub(super) fn rule(
     fibers: u32,
 ) -> Option<ShapeRule> {
     let (bound_threads, bound_workers) = (taker.take(&SHAPE_THREADS), taker.take(&SHAPE_WORKERS));
+    let keep = taker.take(&SHAPE_KEEP);
     let written = [
         ("shape.threads", &bound_threads.origin, fibers > 0),
         ("shape.workers", &bound_workers.origin, false),
+        ("shape.keep", &keep.origin, false),
     ];
     for (key, origin, of_fibers) in written.into_iter().filter(|one| *one.1 != ValueSource::Default) {
         if slo.is_none() {
@@ -65,7 +67,7 @@ pub(super) fn rule(
         let bounds = (threads_bounds.min.into(), threads_bounds.max.into());
         outside(taker, &SHAPE_THREADS.about, ("threads", start.into()), bounds);
     }
-    Some(ShapeRule { slo, workers: workers_bounds, threads: threads_bounds, start })
+    Some(ShapeRule { slo, workers: workers_bounds, threads: threads_bounds, start, keep: keep.value })
 }
 
 /// Records a mistake if the server would start with a number outside of its bounds.

@@ -3,6 +3,7 @@
 use super::entry::{Category, entries, long, short};
 use crate::kind::lists::{Objectives, PathPrefixes, ThreadRange, WorkerRange};
 use crate::kind::numbers::{Count, Size};
+use crate::kind::texts::Switch;
 use crate::kind::wrappers::{Auto, OrOff};
 use crate::value::slo::Slo;
 use crate::value::threads::Threads;
@@ -68,7 +69,9 @@ entries! { Category::Workers;
         more: "With \"p95 < 200ms\", 95 of 100 responses are to begin within 200 ms after the request is complete. The server starts with \
                `workers` and `threads`, and changes both while it serves, in trials that it takes back if they do not help, within shape.workers \
                and shape.threads. When nothing helps, it refuses the requests that would miss the objective (503). `firebrick shape` \
-               shows each step with its reason. It concerns the default pool, and has no effect in an attached server. docs/shape.md has the rules.",
+               shows each step with its reason. It concerns the default pool, and has no effect in an attached server. Without it, `workers` and \
+               `threads` count again. docs/shape.md has the rules.",
+        reloadable: true,
         known_as: &["objective", "service_level_objective", "target_latency"],
     }
     /// Bounds of the threads in use in each worker, with slo
@@ -78,7 +81,9 @@ entries! { Category::Workers;
         env: &["FIREBRICK_SHAPE_THREADS"],
         default: "auto",
         more: "auto is `threads` if that is written as a range, else 1:64; never more than Active Record's pool has connections. An \
-               app that is not thread-safe needs 1. With fibers the bounds have no effect.",
+               app that is not thread-safe needs 1. With fibers the bounds have no effect. A running worker has the threads of its start: \
+               more are in use after `firebrick reload`, and more than 64 and than at the start of the server after a restart.",
+        reloadable: true,
     }
     /// Bounds of the number of workers, with slo
     SHAPE_WORKERS: Option<Workers> = Auto(WorkerRange), {
@@ -88,6 +93,17 @@ entries! { Category::Workers;
         default: "auto",
         more: "auto is `workers` if that is written as a range, else from 1 to one per available CPU, or `workers` if that is more. \
                CPU and memory are limits as well.",
+        reloadable: true,
+    }
+    /// Begin with the shape of the last run, with slo
+    SHAPE_KEEP: bool = Switch, {
+        key: "shape.keep",
+        flags: &[long("shape-keep", "on|off")],
+        env: &["FIREBRICK_SHAPE_KEEP"],
+        default: "on",
+        more: "What the server has learnt is kept in `shapes` in $STATE_DIRECTORY, $XDG_STATE_HOME/firebrick or ~/.local/state/firebrick, \
+               and the next start or upgrade begins with it, if the objective, the bounds, the numbers of the start, CPUs and memory are the same.",
+        reloadable: true,
     }
     /// Number of event-loop threads of the front process
     FRONT_THREADS: Option<u32> = Auto(Count { min: 1, max: 256 }), {

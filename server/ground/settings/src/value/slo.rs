@@ -67,6 +67,8 @@ pub struct ShapeRule {
     pub threads: Threads,
     /// The number of threads in use at the start, within `threads`.
     pub start: u16,
+    /// Whether the next start begins with what this one has learnt.
+    pub keep: bool,
 }
 
 impl ShapeRule {
