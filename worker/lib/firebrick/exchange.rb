@@ -12,6 +12,7 @@ require "firebrick/report"
 require "firebrick/routes"
 require "firebrick/shadow"
 require "firebrick/spooled_input"
+require "firebrick/statement_timeout"
 require "firebrick/stream"
 
 module Firebrick

@@ -24,6 +24,7 @@ module Firebrick
       end
 
       Native.extend_timeout(self, (seconds * 1000).ceil)
+      StatementTimeout.current&.extend(seconds)
     end
 
     # Always the same, so that logs and cache keys of an env do not change with each request.

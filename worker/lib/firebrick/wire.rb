@@ -139,6 +139,8 @@ module Firebrick
       FIBERS = "fibers"
       LINKS = "links"
       SHUTDOWN_MS = "shutdown_ms"
+      STATEMENT = "statement"
+      WORKER_MS = "worker_ms"
       SLOTS = "slots"
       SLOT_LEN = "slot_len"
       COMPACT = "compact"

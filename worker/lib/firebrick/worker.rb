@@ -29,7 +29,7 @@ module Firebrick
       @boot = boot
       @pool = pool
       @stopping = false
-      pool.apply(boot.base)
+      boot.serve_in(pool)
       Exchange.app_lines = AppLines.new(Dir.pwd, boot.dir)
     end
 

@@ -80,6 +80,7 @@ pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;
 pub use value::service::{Program as ServiceProgram, Restart, Service, StopSignal};
 pub use value::slo::{ShapeRule, Slo};
+pub use value::statement::StatementLimit;
 pub use value::step::Step;
 pub use value::threads::Threads;
 pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};

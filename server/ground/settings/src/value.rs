@@ -17,6 +17,7 @@ pub(crate) mod sendfile;
 pub(crate) mod server_timing;
 pub(crate) mod service;
 pub(crate) mod slo;
+pub(crate) mod statement;
 pub(crate) mod step;
 pub(crate) mod threads;
 pub(crate) mod tls;

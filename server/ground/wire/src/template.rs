@@ -79,6 +79,10 @@ words! {
         FIBERS = "fibers",
         LINKS = "links",
         SHUTDOWN_MS = "shutdown_ms",
+        /// `session` or `transaction`: queries end with the time of their request.
+        STATEMENT = "statement",
+        /// The milliseconds that a request may take in a pool, a space, and the pool's name.
+        WORKER_MS = "worker_ms",
         SLOTS = "slots",
         SLOT_LEN = "slot_len",
         COMPACT = "compact",

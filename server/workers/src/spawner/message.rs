@@ -3,7 +3,9 @@
 use super::BootConfig;
 use crate::process::ExitStatus;
 use settings::puma::{Call, Evaluated, PumaFile, PumaRefusal};
-use settings::{ControlAddress, ErrorLog, LogFormat, Pool, Restart, Service, ServiceProgram, StopSignal};
+use settings::{
+    ControlAddress, ErrorLog, LogFormat, Pool, Restart, Service, ServiceProgram, StatementLimit, StopSignal,
+};
 use stats::Library;
 use std::io;
 use std::path::PathBuf;
@@ -100,6 +102,14 @@ pub(super) fn boot(
     put(boot::FIBERS, number(pool.fibers as usize));
     put(boot::LINKS, number(links));
     put(boot::SHUTDOWN_MS, number(settings.timeouts.shutdown.as_millis() as usize));
+    if settings.timeouts.statement != StatementLimit::Off {
+        put(boot::STATEMENT, settings.timeouts.statement.word().into());
+        let others = settings.pools.iter().map(|pool| pool.name.as_str());
+        for (at, name) in std::iter::once(Pool::DEFAULT).chain(others).enumerate() {
+            let limit = settings.timeouts_of(at).1.map_or(0, |limit| limit.as_millis());
+            put(boot::WORKER_MS, format!("{limit} {name}").into_bytes());
+        }
+    }
     put(boot::SLOTS, number(slots));
     put(boot::SLOT_LEN, number(slot_len));
     put(boot::COMPACT, switch(settings.rack.compact));

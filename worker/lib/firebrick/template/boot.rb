@@ -131,7 +131,7 @@ module Firebrick
         Exchange.detailed_errors = one(Key::ENVIRONMENT) == "development"
         @base = Environment.base(multithread: numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS).max > 1,
                                  early_hints: flag?(Key::EARLY_HINTS), sendfile: @settings.fetch(Key::SENDFILE, []))
-        Native.prepare(@app, @base, options)
+        Native.prepare(limited(@app), @base, options)
       end
 
       def tidy

@@ -8,7 +8,21 @@ module Firebrick
   class Template
     # The part of the boot that finds the app, applies a puma.rb, and collects facts for the front.
     module Configured
+      # Sets what depends on the pool of a worker: the env of its requests, and how long its queries may take.
+      def serve_in(pool)
+        pool.apply(base)
+        limits = @settings.fetch(Key::WORKER_MS, []).to_h { |line| line.split(" ", 2).reverse }
+        milliseconds = Integer(limits.fetch(pool.name, 0))
+        StatementTimeout.seconds = milliseconds.positive? ? milliseconds / 1000.0 : nil
+      end
+
       private
+
+      # Returns the app as it serves requests of clients.
+      def limited(app)
+        mode = one(Key::STATEMENT, "")
+        mode.empty? ? app : StatementTimeout.wrap(app, mode)
+      end
 
       def puma_file
         PumaFile.current if Firebrick.const_defined?(:PumaFile, false)

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::entry::{Category, long};
 use super::section::section;
 use crate::kind::numbers::{Count, Period};
+use crate::kind::texts::Choice;
 use crate::kind::wrappers::{Auto, OrOff};
+use crate::value::statement::StatementLimit;
 
 section! { Category::Timeouts;
     /// Bounds on waiting.
@@ -96,6 +98,20 @@ section! { Category::Timeouts;
                requests have finished, at the latest after `timeouts.shutdown`. A response that has started has no time limit.",
         reloadable: true,
         known_as: &["worker_timeout", "timeout", "request_timeout"],
+    }
+    /// Whether queries of Active Record end with the time of their request
+    statement: StatementLimit = Choice(StatementLimit::WORDS), {
+        key: "timeouts.statement",
+        flags: &[long("statement-timeout", "off|session|transaction")],
+        default: "off",
+        more: "With session, a query on PostgreSQL (statement_timeout) or MySQL (max_execution_time, SELECT only; MariaDB: max_statement_time) takes \
+               no longer than is left of timeouts.worker, as it was when the worker started. It raises ActiveRecord::QueryCanceled or \
+               StatementTimeout in time for the app to respond. A value of the connection that is shorter stays. transaction does this only inside of \
+               transactions, with SET LOCAL on PostgreSQL: for PgBouncer in transaction mode, where a session has many users. \
+               docs/statement-timeouts.md has the rules.",
+        reloadable: true,
+        reload_only: true,
+        known_as: &["statement_timeout", "statement_limit"],
     }
     /// Maximum time for the app to load, and for a worker to start
     worker_boot: Duration = Period::POSITIVE, {
