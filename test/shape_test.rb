@@ -186,6 +186,7 @@ class ShapeLiveTest < Case
   it "changes for a time, from the shape that there is" do
     own = live({ slo: "p95 < 100ms", threads: 1 })
     under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { steps(own, "kept").any? && now_in_force(own).last >= 4 } }
+    wait_until("the end of a trial", within: 20) { steps(own, "trying").empty? }
     seats = now_in_force(own).last
     command(own, "set", "slo=p99 < 3s", "shape.threads=1:16", "--for", "3s")
     wait_until("the other objective") { shape(own)["objective"] == "p99 < 3s" }
@@ -254,7 +255,7 @@ class ShapeKeptTest < Case
   # Serves until the shape has more threads. Returns it.
   def learn(own)
     under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(own).last >= 4 && steps(own, "trying").empty? } }
-    wait_until("the file", within: 5) { files.one? { |file| JSON.parse(File.read(file))["seats"] == now_in_force(own).last } }
+    wait_until("the file", within: 20) { files.one? { |file| JSON.parse(File.read(file))["seats"] == now_in_force(own).last } }
     now_in_force(own)
   end
 
