@@ -166,7 +166,8 @@ class StatementTimeoutTest < Case
                   settings: { fibers: 4, timeouts: { worker: "#{LIMIT}s", statement: "session" } })
       took = elapsed do
         clients = Array.new(2) { connect(own).write(request("GET", "/long")) }
-        assert_equal [[500, "PG::QueryCanceled"]] * 2, clients.map(&:read_response).map { |response| [response.status, response.body] }
+        responses = clients.map(&:read_response)
+        assert_equal([[500, "PG::QueryCanceled"]] * 2, responses.map { |response| [response.status, response.body] })
       end
       assert_operator took, :<, LIMIT
       assert_operator milliseconds(get("/show", to: own).body), :>, LIMIT * 800
