@@ -144,7 +144,7 @@ class ShapeLiveTest < Case
   RELOAD = { watch: 0, keep: 0, warm: 0 }.freeze
 
   def live(settings = {}, **options)
-    all = { workers: 1, threads: 2, reload: RELOAD }.merge(settings)
+    all = { workers: 1, threads: 2, shape: { workers: 1 }, reload: RELOAD }.merge(settings).compact
     start(app: APP, workers: nil, threads: nil, environment: "production", settings: all, **options)
   end
 
@@ -200,7 +200,7 @@ class ShapeLiveTest < Case
   end
 
   it "comes and goes with a reload, and gives the workers back" do
-    own = live
+    own = live({ shape: nil })
     file = own.path("firebrick.toml")
     without = File.read(file)
     File.write(file, "slo = \"p95 < 100ms\"\nshape.workers = \"1:3\"\n#{without}")
@@ -298,8 +298,9 @@ class ShapeKeptTest < Case
     FileUtils.remove_entry("#{@state}/firebrick")
     File.write("#{@state}/firebrick", "")
     full = kept(own.dir)
-    under_load(full, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(full).last >= 4 } }
+    under_load(full, "/wait", clients: 16) { wait_until("threads", within: 60) { steps(full, "kept").any? } }
     wait_until("a line") { full.stderr.match?(/shape: it cannot be kept in .*: Not a directory/) }
+    finish(full)
   end
 
   it "goes on in the new program of an upgrade" do

@@ -421,8 +421,14 @@ fn an_objective_comes_changes_and_goes() {
         assert_eq!((shape.workers_bounds, shape.seats_bounds), ([1, most], [1, 8]));
         let said = scene.logged().join("\n");
         assert!(said.contains("shape: the objective is p95 < 200ms now, from 1x1 on"), "{said}");
-        assert!(said.contains(&format!("can be at most {most} in this server; restart it for more")), "{said}");
-        assert!(said.contains("started with 2 threads each; more are in use after `firebrick reload`"), "{said}");
+        assert!(
+            said.contains(&format!("can be at most {most} in this server; restart it for more")),
+            "{said}"
+        );
+        assert!(
+            said.contains("started with 2 threads each; more are in use after `firebrick reload`"),
+            "{said}"
+        );
         assert!(scene.supervisor.shared.has_objective());
 
         set(scene, Some(rule("p50 < 1s", (4, 600), 4)));
@@ -430,7 +436,10 @@ fn an_objective_comes_changes_and_goes() {
         let shape = scene.supervisor.shape().expect("another objective");
         assert_eq!((shape.objective.as_str(), shape.seats_bounds), ("p50 < 1s", [4, 64]));
         let said = scene.logged().join("\n");
-        assert!(said.contains("shape.threads is 4:600, but a worker of this server can have at most 64"), "{said}");
+        assert!(
+            said.contains("shape.threads is 4:600, but a worker of this server can have at most 64"),
+            "{said}"
+        );
 
         set(scene, None);
         scene.tick();

@@ -336,9 +336,9 @@ fn no_more_seats_are_used_than_the_workers_were_started_with() {
         server.steps.iter().filter(|step| step.verdict == ShapeVerdict::Refused).collect();
     assert_eq!(refused.len(), 1, "once");
     assert!(
-        refused[0]
-            .why
-            .ends_with("the workers were started with 3 threads each: `firebrick reload` starts them with up to 64"),
+        refused[0].why.ends_with(
+            "the workers were started with 3 threads each: `firebrick reload` starts them with up to 64"
+        ),
         "{}",
         refused[0].why
     );
