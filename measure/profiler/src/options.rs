@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn read(words: &[&str]) -> Result<Options, String> {
-        let command = arguments(Command::new("profile").arg(Arg::new(DIR)));
+        let command = arguments(Command::new("profile").arg(Arg::new(DIR_WORD)));
         let words = std::iter::once(&"profile").chain(words);
         Options::read(&command.try_get_matches_from(words).unwrap())
     }

@@ -74,6 +74,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         settings.rack.ruby = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/template").into();
         settings.dir = "/".into();
         (settings.workers, settings.front_threads) = (settings::Workers::exactly(1), 1);
+        settings.workers_auto = None;
         (settings.threads.min, settings.threads.max) = (2, 2);
         settings.timeouts.worker = Some(TIMEOUT);
         settings.limits.max_queue = 100;
