@@ -81,8 +81,8 @@ entries! { Category::Workers;
         env: &["FIREBRICK_SHAPE_THREADS"],
         default: "auto",
         more: "auto is `threads` if that is written as a range, else 1:64; never more than Active Record's pool has connections. An \
-               app that is not thread-safe needs 1. With fibers the bounds have no effect. A running worker has the threads of its start: \
-               more are in use after `firebrick reload`, and more than 64 and than at the start of the server after a restart.",
+               app that is not thread-safe needs 1. With fibers the bounds have no effect. A running worker keeps the threads of its start: \
+               `firebrick reload` brings more, up to 64, or up to the maximum at the start of the server if that is more.",
         reloadable: true,
     }
     /// Bounds of the number of workers, with slo
