@@ -6,8 +6,10 @@ module Firebrick
     class Session
       def initialize(raw)
         @raw = raw
-        # The limit of the connection itself, and the one in force; nil until they have been read.
-        @own = @now = nil
+        # The limit of the connection itself; nil until it has been read.
+        @own = nil
+        # The limit in force; nil while it is unknown.
+        @now = nil
       end
 
       # Returns whether this is the limit of this connection.
@@ -22,24 +24,22 @@ module Firebrick
 
       # Sets the limit of the session for the rest of a request; without one, that of the connection.
       def follow_session(deadline)
-        return if deadline.nil? && @now.nil?
+        return if deadline.nil? && @own.nil?
 
-        @now = @own = read if @now.nil?
+        @now = @own = read if @own.nil?
         wanted = wanted(deadline&.left)
         return if wanted == @now
 
-        # If it fails, the limit is unknown.
-        own = @own
-        @own = @now = nil
+        # It may be interrupted.
+        @now = nil
         write(wanted)
-        @own = own
         @now = wanted
       end
 
       # Returns the limit that the session should have.
       def wanted(left)
         return @own if left.nil? || (@own.positive? && @own <= left)
-        return @now if @now.positive? && @now <= left && @now >= left * LEAST
+        return @now if @now&.between?([left * LEAST, 1].max, left)
 
         aim(left)
       end
