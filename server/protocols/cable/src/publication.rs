@@ -1,0 +1,130 @@
+//! The protocol of the local socket on which processes of the app publish:
+//!
+//! ```text
+//! PUBLISH <bytes of the stream's name> <bytes of the payload>\n<name><payload>
+//! OK <epoch> <offset>\n          or          ERROR <text>\n
+//! ```
+//!
+//! Contract: the answer comes when the message has its number, so a process that publishes twice sees its messages in order. After an
+//! error in the first line the connection ends; other errors concern one message.
+
+/// The most bytes of a stream's name.
+pub const LONGEST_NAME: usize = 4 << 10;
+/// The most bytes of a payload.
+pub const LONGEST_PAYLOAD: usize = 1 << 20;
+/// The most bytes of the first line.
+const LONGEST_LINE: usize = 64;
+
+/// The first line of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublicationHead {
+    /// The bytes of the line itself, of the name, and of the payload.
+    pub line: usize,
+    pub name: usize,
+    pub payload: usize,
+}
+
+impl PublicationHead {
+    /// Reads the first line; `None` while it is not complete.
+    ///
+    /// # Errors
+    /// The line is not one, or the message is too large.
+    pub fn parse(bytes: &[u8]) -> Result<Option<PublicationHead>, String> {
+        let Some(end) = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
+            return match bytes.len() < LONGEST_LINE {
+                true => Ok(None),
+                false => Err("a line without an end".to_owned()),
+            };
+        };
+        let wrong = || {
+            format!("expected PUBLISH and two lengths, found {:?}", bytes[..end].escape_ascii().to_string())
+        };
+        let line = std::str::from_utf8(&bytes[..end]).map_err(|_| wrong())?;
+        let number = |text: Option<&str>| {
+            let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            digits.and_then(|digits| digits.parse::<usize>().ok()).ok_or_else(wrong)
+        };
+        let mut words = line.split(' ');
+        if words.next() != Some("PUBLISH") {
+            return Err(wrong());
+        }
+        let (name, payload) = (number(words.next())?, number(words.next())?);
+        if words.next().is_some() {
+            return Err(wrong());
+        }
+        if name > LONGEST_NAME || payload > LONGEST_PAYLOAD {
+            return Err(format!(
+                "a stream's name has at most {LONGEST_NAME} bytes and a message {LONGEST_PAYLOAD}; these have {name} and {payload}"
+            ));
+        }
+        Ok(Some(PublicationHead { line: end + 1, name, payload }))
+    }
+
+    /// Returns the bytes of the whole publication.
+    pub fn length(&self) -> usize {
+        self.line + self.name + self.payload
+    }
+
+    /// Returns name and payload of a complete publication that begins with this head.
+    ///
+    /// # Errors
+    /// The name is empty or not UTF-8, or the payload is not JSON.
+    pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a str, &'a str), String> {
+        let (name, payload) = bytes[self.line..self.length()].split_at(self.name);
+        let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
+        let name = name.ok_or("a stream's name is UTF-8 and not empty")?;
+        // Clients get the payload as a part of a JSON text.
+        serde_json::from_slice::<serde::de::IgnoredAny>(payload)
+            .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
+        let payload =
+            std::str::from_utf8(payload).map_err(|error| format!("the message for {name:?}: {error}"))?;
+        Ok((name, payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_are_read() {
+        let parse = |text: &str| PublicationHead::parse(text.as_bytes());
+        let head = PublicationHead { line: 12, name: 4, payload: 2 };
+        assert_eq!(parse("PUBLISH 4 2\nroom{}"), Ok(Some(head)));
+        assert_eq!(head.split(b"PUBLISH 4 2\nroom{}"), Ok(("room", "{}")));
+        assert_eq!(parse("PUBLISH 4"), Ok(None));
+        for wrong in
+            ["SUBSCRIBE 4 2\n", "PUBLISH 4\n", "PUBLISH 4 2 1\n", "PUBLISH +4 2\n", "PUBLISH  4 2\n", "\n"]
+        {
+            assert!(parse(wrong).unwrap_err().contains("PUBLISH and two lengths"), "{wrong}");
+        }
+        assert!(parse("PUBLISH 4 1048577\n").unwrap_err().contains("at most"));
+        assert!(parse(&"x".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn only_json_is_published() {
+        let split = |name: &str, payload: &str| {
+            let text = format!("PUBLISH {} {}\n{name}{payload}", name.len(), payload.len());
+            let head = PublicationHead::parse(text.as_bytes()).unwrap().unwrap();
+            head.split(text.as_bytes()).map(|(name, payload)| (name.to_owned(), payload.to_owned()))
+        };
+        assert_eq!(split("ä", "\"ö\""), Ok(("ä".to_owned(), "\"ö\"".to_owned())));
+        assert!(split("", "1").unwrap_err().contains("not empty"));
+        for wrong in ["", "{", "1,2", "{}}", "nul"] {
+            assert!(split("room", wrong).unwrap_err().contains("is not JSON"), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            for bytes in [bytes.clone(), [b"PUBLISH 3 4\n", &bytes[..]].concat()] {
+                if let Ok(Some(head)) = PublicationHead::parse(&bytes) && bytes.len() >= head.length() {
+                    let _ = head.split(&bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Streams: the messages of each broadcasting, numbered, with a history in memory.
+//!
+//! Why: a client that was away for a moment must get what it has missed, or learn that it cannot. So each message has an
+//! offset in its stream, and the last messages are kept, bounded by time, by number for each stream, and by bytes for all.
+//!
+//! Contract:
+//! 1. Offsets of a stream are consecutive within an epoch, which is the life of this table. A stream that was forgotten begins
+//!    again above each offset that any forgotten stream has had, so no old position is mistaken for a new one.
+//! 2. [`StreamTable::resume`] returns all messages after a position, in order, or `None` if one of them may be missing.
+//! 3. A stream is forgotten when it has no listeners and no kept messages, and that has been so for the time of the history.
+//! 4. The bytes count messages, bookkeeping, and streams without listeners. The oldest messages go first.
+
+use crate::command::StreamPosition;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The bookkeeping of a message, and of its entry in the log, in bytes.
+const MESSAGE: usize = 96;
+const ENTRY: usize = 32;
+/// The bookkeeping of a stream in bytes.
+const STREAM: usize = 192;
+
+/// The bounds of the history.
+#[derive(Debug, Clone, Copy)]
+pub struct HistoryBounds {
+    /// Milliseconds.
+    pub time: u64,
+    /// Messages of one stream.
+    pub messages: usize,
+    /// Bytes of all streams.
+    pub bytes: usize,
+}
+
+/// A message of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StreamMessage {
+    pub stream: Arc<str>,
+    pub offset: u64,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    /// JSON.
+    pub payload: Box<str>,
+}
+
+impl StreamMessage {
+    fn cost(&self) -> usize {
+        self.payload.len() + MESSAGE
+    }
+}
+
+/// A front thread, by its index.
+pub type ThreadIndex = u16;
+
+#[derive(Debug)]
+struct NumberedStream {
+    name: Arc<str>,
+    /// The offset of the last message.
+    offset: u64,
+    /// The last messages without a gap.
+    history: VecDeque<Arc<StreamMessage>>,
+    /// When the newest message was sent that is no longer kept.
+    lost_at: u64,
+    /// Since when it has no listeners.
+    idle_at: u64,
+    /// Whether it is in [`StreamTable::idle`].
+    queued: bool,
+    /// The threads with listeners, and the number of each.
+    listeners: SmallVec<[(ThreadIndex, u32); 2]>,
+    published: u64,
+}
+
+/// The figures of a stream, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSummary {
+    pub name: Arc<str>,
+    pub listeners: u64,
+    /// Messages since it is known.
+    pub published: u64,
+    pub kept: usize,
+    pub kept_bytes: usize,
+}
+
+/// All streams.
+#[derive(Debug)]
+pub struct StreamTable {
+    epoch: Box<str>,
+    bounds: HistoryBounds,
+    streams: HashMap<Arc<str>, NumberedStream>,
+    /// The kept messages of all streams from the oldest to the newest: time, offset, stream. A message that its stream has
+    /// dropped stays here until its time.
+    log: VecDeque<(u64, u64, Arc<str>)>,
+    /// Streams without listeners, and since when.
+    idle: VecDeque<(u64, Arc<str>)>,
+    bytes: usize,
+    /// The largest offset of a forgotten stream.
+    floor: u64,
+    /// When the newest message of a forgotten stream was sent; at first, when the table was created.
+    forgotten_at: u64,
+}
+
+impl StreamTable {
+    /// Creates an empty table. `epoch` must differ from that of earlier tables. `now`: milliseconds since 1970.
+    pub fn new(epoch: &str, bounds: HistoryBounds, now: u64) -> StreamTable {
+        StreamTable {
+            epoch: epoch.into(),
+            bounds,
+            streams: HashMap::new(),
+            log: VecDeque::new(),
+            idle: VecDeque::new(),
+            bytes: 0,
+            floor: 0,
+            forgotten_at: now,
+        }
+    }
+
+    pub fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    /// Returns the number of known streams.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Returns the bytes that count for the limit.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a message, and passes it with each thread that has listeners to `deliver`.
+    pub fn publish(
+        &mut self,
+        name: &str,
+        payload: Box<str>,
+        now: u64,
+        deliver: &mut dyn FnMut(ThreadIndex, &Arc<StreamMessage>),
+    ) -> u64 {
+        let messages = self.bounds.messages;
+        let stream = self.stream(name, now);
+        stream.offset += 1;
+        stream.published += 1;
+        let offset = stream.offset;
+        let message = Arc::new(StreamMessage { stream: stream.name.clone(), offset, at: now, payload });
+        stream.listeners.iter().for_each(|(thread, _)| deliver(*thread, &message));
+        let grown = message.cost() + ENTRY;
+        let mut freed = 0;
+        let entry = (now, offset, stream.name.clone());
+        stream.history.push_back(message);
+        while stream.history.len() > messages
+            && let Some(oldest) = stream.history.pop_front()
+        {
+            stream.lost_at = oldest.at;
+            freed += oldest.cost();
+        }
+        self.log.push_back(entry);
+        self.bytes = self.bytes + grown - freed;
+        self.expire(now);
+        offset
+    }
+
+    /// Adds a listener of a thread. Returns the offset of the last message: the listener gets those after it.
+    pub fn listen(&mut self, name: &str, thread: ThreadIndex, now: u64) -> u64 {
+        let stream = self.stream(name, now);
+        let was_idle = stream.listeners.is_empty();
+        match stream.listeners.iter_mut().find(|(known, _)| *known == thread) {
+            Some((_, count)) => *count += 1,
+            None => stream.listeners.push((thread, 1)),
+        }
+        let offset = stream.offset;
+        if was_idle {
+            self.bytes -= STREAM;
+        }
+        offset
+    }
+
+    /// Removes a listener of a thread.
+    pub fn unlisten(&mut self, name: &str, thread: ThreadIndex, now: u64) {
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        let Some(at) = stream.listeners.iter().position(|(known, _)| *known == thread) else { return };
+        stream.listeners[at].1 -= 1;
+        if stream.listeners[at].1 > 0 {
+            return;
+        }
+        stream.listeners.swap_remove(at);
+        if stream.listeners.is_empty() {
+            stream.idle_at = now;
+            self.bytes += STREAM;
+            if !std::mem::replace(&mut stream.queued, true) {
+                self.idle.push_back((now, stream.name.clone()));
+            }
+        }
+    }
+
+    /// Returns the messages after a position, or without one those since a time in seconds since 1970. `None`: some may be missing.
+    pub fn resume(
+        &self,
+        name: &str,
+        position: Option<&StreamPosition>,
+        since: Option<u64>,
+    ) -> Option<Vec<Arc<StreamMessage>>> {
+        let stream = self.streams.get(name);
+        let Some(position) = position else {
+            let Some(since) = since.map(|since| since.saturating_mul(1000)) else { return Some(Vec::new()) };
+            let lost_at = stream.map_or(self.forgotten_at, |stream| stream.lost_at);
+            let kept = stream.map(|stream| &stream.history).into_iter().flatten();
+            return (lost_at < since).then(|| kept.filter(|message| message.at >= since).cloned().collect());
+        };
+        let stream = stream.filter(|_| *position.epoch == *self.epoch)?;
+        let missed = usize::try_from(stream.offset.checked_sub(position.offset)?).ok()?;
+        let from = stream.history.len().checked_sub(missed)?;
+        Some(stream.history.range(from..).cloned().collect())
+    }
+
+    /// Forgets what is older than the history may be, or too much.
+    pub fn expire(&mut self, now: u64) {
+        let time = self.bounds.time;
+        let is_over = |at: u64| at.saturating_add(time) <= now;
+        while self.log.front().is_some_and(|(at, ..)| is_over(*at)) {
+            self.drop_oldest();
+        }
+        while self.idle.front().is_some_and(|(at, _)| is_over(*at)) {
+            self.drop_idle(now, false);
+        }
+        while self.bytes > self.bounds.bytes && self.drop_oldest() {}
+        while self.bytes > self.bounds.bytes && self.drop_idle(now, true) {}
+    }
+
+    /// Returns a stream by name, created if it is unknown.
+    fn stream(&mut self, name: &str, now: u64) -> &mut NumberedStream {
+        if !self.streams.contains_key(name) {
+            let name: Arc<str> = name.into();
+            self.bytes += STREAM;
+            self.idle.push_back((now, name.clone()));
+            let stream = NumberedStream {
+                name: name.clone(),
+                offset: self.floor,
+                history: VecDeque::new(),
+                lost_at: self.forgotten_at,
+                idle_at: now,
+                queued: true,
+                listeners: SmallVec::new(),
+                published: 0,
+            };
+            self.streams.insert(name.clone(), stream);
+        }
+        self.streams.get_mut(name).expect("it was there, or has been added")
+    }
+
+    /// Drops the oldest entry of the log. Returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((_, offset, name)) = self.log.pop_front() else { return false };
+        self.bytes -= ENTRY;
+        let Some(stream) = self.streams.get_mut(&name) else { return true };
+        if stream.history.front().is_some_and(|first| first.offset == offset)
+            && let Some(oldest) = stream.history.pop_front()
+        {
+            stream.lost_at = oldest.at;
+            self.bytes -= oldest.cost();
+            if !stream.queued {
+                // It was idle for long enough, or has never been without listeners.
+                self.forget(&name);
+            }
+        }
+        true
+    }
+
+    /// Takes the stream that has been idle for longest from its queue, and forgets it if it still is, for long enough or `early`.
+    /// Returns whether there was one.
+    fn drop_idle(&mut self, now: u64, early: bool) -> bool {
+        let Some((_, name)) = self.idle.pop_front() else { return false };
+        let Some(stream) = self.streams.get_mut(&name) else { return true };
+        stream.queued = false;
+        if !stream.listeners.is_empty() {
+            return true;
+        }
+        if early || stream.idle_at.saturating_add(self.bounds.time) <= now {
+            // With messages left it is forgotten with the last of them.
+            self.forget(&name);
+        } else {
+            stream.queued = true;
+            self.idle.push_back((stream.idle_at, name));
+        }
+        true
+    }
+
+    /// Forgets a stream without listeners and messages.
+    fn forget(&mut self, name: &Arc<str>) {
+        let is_over = |stream: &NumberedStream| stream.listeners.is_empty() && stream.history.is_empty();
+        if self.streams.get(name).is_some_and(is_over)
+            && let Some(stream) = self.streams.remove(name)
+        {
+            self.bytes -= STREAM;
+            self.floor = self.floor.max(stream.offset);
+            self.forgotten_at = self.forgotten_at.max(stream.lost_at);
+        }
+    }
+
+    /// Returns the streams with the most listeners, at most `limit`.
+    pub fn busiest(&self, limit: usize) -> Vec<StreamSummary> {
+        let mut all: Vec<StreamSummary> = self.streams.values().map(NumberedStream::summary).collect();
+        all.sort_by(|one, other| {
+            (other.listeners, other.published, &one.name).cmp(&(one.listeners, one.published, &other.name))
+        });
+        all.truncate(limit);
+        all
+    }
+}
+
+impl NumberedStream {
+    fn summary(&self) -> StreamSummary {
+        StreamSummary {
+            name: self.name.clone(),
+            listeners: self.listeners.iter().map(|(_, count)| u64::from(*count)).sum(),
+            published: self.published,
+            kept: self.history.len(),
+            kept_bytes: self.history.iter().map(|message| message.cost()).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
