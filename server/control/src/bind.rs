@@ -1,4 +1,4 @@
-//! Takes over a path for the control socket, and removes its file at the end.
+//! Takes over a path for a Unix socket, and removes its file at the end.
 
 use crate::socket::{connect_to, listen_on};
 use rustix::fs::FlockOperation;
@@ -14,8 +14,10 @@ const PROBE: Duration = Duration::from_millis(200);
 
 /// The file of a listening socket. Dropping this removes the file, unless another server has replaced it.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct LocalSocketFile {
     path: PathBuf,
+    /// The name of the socket for people.
+    what: &'static str,
     created: Created,
     /// Whether the file belongs to this program.
     own: bool,
@@ -28,15 +30,21 @@ pub(crate) struct SocketFile {
 /// systems) change under memory pressure.
 type Created = (i64, i64);
 
-impl SocketFile {
+impl LocalSocketFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Describes the file of a socket on which another program listens, until [`SocketFile::take_over`].
+    /// Describes the file of a socket on which another program listens, until [`LocalSocketFile::take_over`].
     /// `kept`: the file belongs to systemd and stays so.
-    pub(crate) fn borrowed(path: &Path, kept: bool) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.to_owned(), created: created(path)?, own: false, kept })
+    pub(crate) fn borrowed(path: &Path, kept: bool) -> io::Result<LocalSocketFile> {
+        Ok(LocalSocketFile {
+            path: path.to_owned(),
+            created: created(path)?,
+            own: false,
+            kept,
+            what: "control socket",
+        })
     }
 
     /// Whether the file belongs to this program.
@@ -60,7 +68,7 @@ impl SocketFile {
     }
 }
 
-impl Drop for SocketFile {
+impl Drop for LocalSocketFile {
     fn drop(&mut self) {
         if self.own
             && created(&self.path).is_ok_and(|found| found == self.created)
@@ -68,54 +76,70 @@ impl Drop for SocketFile {
         {
             // The next server replaces it.
             output::complain(format_args!(
-                "cannot remove the control socket {}: {error}",
+                "cannot remove the {} {}: {error}",
+                self.what,
                 self.path.display()
             ));
         }
     }
 }
 
-/// Listens on `path`. A missing directory is created (0700).
-pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    take(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("control socket {}: {error}", path.display())))
+/// Listens on `path` for the control server.
+pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, LocalSocketFile)> {
+    bind_local(path, "control socket", "control")
 }
 
-fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+/// Listens on `path`, where only this user can connect. A missing directory is created (0700). `what` is the socket's name for people,
+/// `setting` the option with its path.
+///
+/// # Errors
+/// `AddrInUse` if a running server listens there; `AlreadyExists` if a file is there that is not a socket; `InvalidInput` if the path is
+/// too long for a socket; or another error of the system. The text names socket and path.
+pub fn bind_local(
+    path: &Path,
+    what: &'static str,
+    setting: &str,
+) -> io::Result<(UnixListener, LocalSocketFile)> {
+    take(path, what, setting)
+        .map_err(|error| io::Error::new(error.kind(), format!("{what} {}: {error}", path.display())))
+}
+
+fn take(path: &Path, what: &'static str, setting: &str) -> io::Result<(UnixListener, LocalSocketFile)> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let lock = File::open(dir)?;
     // Of two servers that start together, each could find a stale file and remove the other's new one. On a
     // file system without locks that race stays; it must not prevent the start.
     let _ = rustix::fs::flock(&lock, FlockOperation::LockExclusive);
-    clear(path)?;
+    clear(path, setting)?;
     let listener = listen_on(path)?;
     let created = created(path)?;
-    Ok((listener, SocketFile { path: path.to_owned(), created, own: true, kept: false }))
+    Ok((listener, LocalSocketFile { path: path.to_owned(), created, own: true, kept: false, what }))
 }
 
 /// Removes a socket file on which no server listens.
-fn clear(path: &Path) -> io::Result<()> {
+fn clear(path: &Path, setting: &str) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(found) if found.file_type().is_socket() => {}
         Ok(_) => {
-            let message =
-                "something that is not a socket is in the way; remove it or set `control` to another path";
+            let message = format!(
+                "something that is not a socket is in the way; remove it or set `{setting}` to another path"
+            );
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
     }
     match connect_to(path, PROBE) {
-        Ok(_) => Err(alive()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(alive()),
+        Ok(_) => Err(alive(setting)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(alive(setting)),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) => Err(error),
     }
 }
 
-fn alive() -> io::Error {
-    let message = "another server listens there; stop it or set `control` to another path";
+fn alive(setting: &str) -> io::Error {
+    let message = format!("another server listens there; stop it or set `{setting}` to another path");
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
@@ -193,15 +217,15 @@ mod tests {
     fn what_another_program_has_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
-        assert_eq!(SocketFile::borrowed(&path, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(LocalSocketFile::borrowed(&path, false).unwrap_err().kind(), io::ErrorKind::NotFound);
         let (_listener, ours) = bind(&path).unwrap();
-        drop(SocketFile::borrowed(&path, false).unwrap());
+        drop(LocalSocketFile::borrowed(&path, false).unwrap());
         assert!(path.exists(), "only borrowed");
-        let mut systemds = SocketFile::borrowed(&path, true).unwrap();
+        let mut systemds = LocalSocketFile::borrowed(&path, true).unwrap();
         systemds.take_over();
         drop(systemds);
         assert!(path.exists(), "kept by systemd");
-        let mut theirs = SocketFile::borrowed(&path, false).unwrap();
+        let mut theirs = LocalSocketFile::borrowed(&path, false).unwrap();
         theirs.take_over();
         ours.forget();
         assert!(path.exists(), "taken over");

@@ -1,6 +1,6 @@
 //! Listens for clients of the control server and serves them.
 
-use crate::bind::{SocketFile, bind};
+use crate::bind::{LocalSocketFile, bind};
 use crate::caller::ControlCaller;
 use crate::connections::{Connections, ControlPeer, Requested};
 use crate::fleet::Fleet;
@@ -44,7 +44,7 @@ const TOKEN_BYTES: usize = 16;
 /// Listening sockets and ports. Dropping this, or the future of [`Server::run`], removes the sockets' files.
 #[derive(Debug, Default)]
 pub struct Server {
-    unix: Vec<(UnixListener, SocketFile)>,
+    unix: Vec<(UnixListener, LocalSocketFile)>,
     ports: Vec<Port>,
     token: Option<Token>,
     taken: watch::Sender<HandedOverFiles>,
@@ -116,7 +116,7 @@ impl Server {
     ) -> io::Result<()> {
         match address {
             ControlAddress::Unix(path) => {
-                self.unix.push((UnixListener::from(socket), SocketFile::borrowed(path, activated)?));
+                self.unix.push((UnixListener::from(socket), LocalSocketFile::borrowed(path, activated)?));
             }
             ControlAddress::Tcp { host, port } => {
                 let listener = TcpListener::from(socket);
@@ -254,7 +254,7 @@ impl Server {
             files
                 .drain(..)
                 .filter(|file| theirs.iter().any(|path| path == file.path()))
-                .for_each(SocketFile::forget);
+                .for_each(LocalSocketFile::forget);
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
