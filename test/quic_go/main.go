@@ -76,9 +76,10 @@ func main() {
 	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
 	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, response, or reset")
 	websocket := flag.String("websocket", "", "open a stream of this protocol with an Extended CONNECT, between standard input and output")
+	fields := flag.String("fields", "{}", "fields of this handshake, as an object of JSON; they replace others")
 	flag.Parse()
 	if *websocket != "" {
-		openWebsocket(flag.Arg(0), *websocket)
+		openWebsocket(flag.Arg(0), *websocket, *fields)
 		return
 	}
 	if *crowd > 0 {

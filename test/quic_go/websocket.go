@@ -32,7 +32,7 @@ func fail(err error) {
 // Opens a WebSocket with an Extended CONNECT (RFC 9220). Prints the head of the response as a line of JSON; then copies standard input to the
 // stream and the stream to standard output, byte for byte. Exits with 3 if the server resets the stream. TERM
 // resets it from this side, and the program goes on for the server's answer.
-func openWebsocket(target string, protocol string) {
+func openWebsocket(target string, protocol string, fields string) {
 	address, err := url.Parse(target)
 	if err != nil {
 		fail(err)
@@ -52,6 +52,13 @@ func openWebsocket(target string, protocol string) {
 	}
 	request := &http.Request{Method: http.MethodConnect, Proto: protocol, URL: address, Host: address.Host,
 		Header: http.Header{"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Protocol": {"chat"}}}
+	own := map[string]string{}
+	if err := json.Unmarshal([]byte(fields), &own); err != nil {
+		fail(err)
+	}
+	for name, value := range own {
+		request.Header.Set(name, value)
+	}
 	if err := stream.SendRequestHeader(request); err != nil {
 		fail(err)
 	}

@@ -18,7 +18,11 @@ module WebSocket
   # A frame of a client (RFC 6455 section 5.2), masked.
   def self.frame(text, opcode: 1)
     mask = "mask".bytes
-    length = text.bytesize < 126 ? [0x80 | text.bytesize].pack("C") : [0x80 | 126, text.bytesize].pack("Cn")
+    length = case text.bytesize
+             when ...126 then [0x80 | text.bytesize].pack("C")
+             when ...65_536 then [0x80 | 126, text.bytesize].pack("Cn")
+             else [0x80 | 127, text.bytesize].pack("CQ>")
+             end
     [0x80 | opcode].pack("C") + length + mask.pack("C*") + text.b.bytes.each_with_index.map { |byte, i| byte ^ mask[i % 4] }.pack("C*")
   end
 
@@ -177,10 +181,8 @@ module WebSocket
 
     # server:: one with an address that speaks TLS
     def initialize(server, path, protocol: "websocket", fields: {})
-      raise ArgumentError, "quic-go's client sends no other fields" unless fields.empty?
-
       url = server.listeners.find { |listener| listener.start_with?("https") } + path
-      @in, @out, @err, @thread = Open3.popen3(QuicGo.client, "-websocket", protocol, url)
+      @in, @out, @err, @thread = Open3.popen3(QuicGo.client, "-websocket", protocol, "-fields", JSON.generate(fields), url)
       @in.binmode
       @out.binmode
       line = within("a response") { @out.gets } or raise TruncatedResponse, "quic-go's client failed: #{@err.read}"

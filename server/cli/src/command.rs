@@ -139,6 +139,14 @@ pub enum Command {
         /// Print JSON instead of text.
         json: bool,
     },
+    /// Show the clients and streams of the hub.
+    Hub {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: ControlClient,
+        /// Print JSON instead of text.
+        json: bool,
+    },
     /// Hold the requests for the app.
     Pause {
         /// The app's directory, for messages.
@@ -404,6 +412,10 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let action = purge::cache(given).map_err(mistyped)?;
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Cache { dir, client, action, json: given.get_flag("json") })
+        }
+        Some(("hub", given)) => {
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Hub { dir, client, json: given.get_flag("json") })
         }
         Some(("pause", given)) => {
             let order = interruption::pause(given).map_err(mistyped)?;

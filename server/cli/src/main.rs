@@ -78,6 +78,7 @@ fn run() -> ExitCode {
         Ok(Command::Cache { dir, client, action, json }) => {
             control::cache::cache_command(&dir, &client, &action, json)
         }
+        Ok(Command::Hub { dir, client, json }) => control::hub::hub_command(&dir, &client, json),
         Ok(Command::Maintenance { dir, client, action, json }) => {
             control::interrupt::maintenance_command(&dir, &client, &action, json)
         }

@@ -27,6 +27,7 @@ mod fleet;
 mod gate;
 mod handover;
 pub mod heap;
+pub mod hub;
 pub mod interrupt;
 pub mod leaks;
 mod metrics;
@@ -46,6 +47,7 @@ mod socket;
 mod stop;
 mod table;
 
+pub use bind::{LocalSocketFile, bind_local};
 pub use caller::ControlCaller;
 pub use handover::{Listening, SocketHandover};
 pub use provider::{Provider, PumaCommand};

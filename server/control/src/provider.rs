@@ -8,8 +8,8 @@ use crate::orders::{CheckedPause, Maintenance, OrderError};
 use crate::profile::ProfileOrder;
 use crate::record::{RecordOrder, RecordedLine};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
-    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
+    CacheLookup, CacheReport, Death, HubReport, InFlight, KeptRequest, Load, MaintenanceSnapshot,
+    PauseSnapshot, ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -67,6 +67,9 @@ pub trait Provider {
 
     /// Returns what the cache keeps, with at most `limit` routes and resources; `None` if it is off.
     fn cache(&self, limit: usize) -> Option<CacheReport>;
+
+    /// Returns the figures of the hub, with at most `limit` streams; `None` if it is off.
+    fn hub(&self, limit: usize) -> Option<HubReport>;
 
     /// Returns what the cache has for a key; `None` if it is off.
     fn cached(&self, key: &str) -> Option<CacheLookup>;

@@ -50,6 +50,8 @@ enum Route {
     KeptRequests(u64),
     /// The largest number of routes and of resources.
     Cache(usize),
+    /// The figures of the hub: the largest number of streams.
+    Hub(usize),
     /// The kept responses for a URL.
     Cached(String),
     /// The figures by route: the order, the largest number, whether with buckets, whether with advice.
@@ -326,6 +328,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::Differences
             | Route::KeptRequests(_)
             | Route::Cache(_)
+            | Route::Hub(_)
             | Route::Cached(_)
             | Route::Routes(..)
             | Route::ResetRoutes
@@ -382,6 +385,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             }
             written(source.history.borrow().to_json())
         }
+        Route::Hub(limit) => written(serde_json::to_string_pretty(&source.provider.hub(limit))),
         Route::Cache(limit) => written(serde_json::to_string_pretty(&source.provider.cache(limit))),
         Route::Routes(order, limit, buckets, advice) => {
             let mut routes = source.provider.routes().await.sorted(order);
@@ -470,7 +474,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 33] = [
+const ENDPOINTS: [Endpoint; 34] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -510,6 +514,11 @@ const ENDPOINTS: [Endpoint; 33] = [
             }
             None => query.limit(SHOWN).map_or(Route::BadLimit, Route::Cache),
         },
+    ),
+    get(
+        &["/hub"],
+        "clients and streams of the hub of live pages; null if it is off; ?limit=N (20) streams",
+        |query| query.limit(SHOWN).map_or(Route::BadLimit, Route::Hub),
     ),
     get(
         &["/routes"],

@@ -3,13 +3,14 @@
 //! Contract: a `Content` does not change. A request keeps the content that was in force at its start, also
 //! when a handler passes it on.
 
+use crate::app::App;
 use crate::caching::{self, Proxied};
+use crate::hub::local::LocalHub;
 use crate::release::Serving;
 use crate::scripts::local::{LocalScripts, MatchedRoute};
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
-use crate::stamp::Stamp;
-use cache::{Cache, Forecast, Origin};
+use cache::{Cache, Forecast};
 use handler::{Answered, Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
@@ -19,19 +20,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use workers::Rack;
-
-/// The app, independent of its release.
-pub(crate) struct App {
-    pub(crate) stamp: Stamp,
-    pub(crate) rack: Rack,
-}
-
-impl Origin for App {
-    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
-        Box::pin(async move { self.rack.handle(exchange).await })
-    }
-}
 
 /// Everything that responds to requests. A mruby handler can pass its request back to it.
 pub(crate) struct Content {
@@ -49,6 +37,8 @@ pub(crate) struct Content {
     pub(crate) cache: Option<Rc<Cache>>,
     /// The forecast of its hits; `None` if it is on.
     pub(crate) forecast: Option<Forecast>,
+    /// The hub of live pages; `None` if it is off.
+    pub(crate) hub: Option<Rc<LocalHub>>,
     log: Log,
 }
 
@@ -65,6 +55,7 @@ impl Content {
         app: Option<Rc<App>>,
         cache: Option<Rc<Cache>>,
         scripts: Option<Rc<LocalScripts>>,
+        hub: Option<Rc<LocalHub>>,
         log: Log,
     ) -> Content {
         let release = &serving.release;
@@ -72,7 +63,7 @@ impl Content {
         let files = |of: &Arc<AppFiles>| public_files(of, &release.settings);
         let (files, tried) = (files(&release.files), serving.tried.as_ref().and_then(files));
         let forecast = forecast(cache.is_none(), &release.settings);
-        Content { scripts, sites, files, tried, app, cache, forecast, log, serving }
+        Content { scripts, sites, files, tried, app, cache, forecast, hub, log, serving }
     }
 
     /// Returns the content of the next release. Unchanged parts keep their state: opened files, connections
@@ -94,6 +85,7 @@ impl Content {
             app: self.app.clone(),
             cache: self.cache.clone(),
             forecast: forecast(self.cache.is_none(), &release.settings),
+            hub: self.hub.clone(),
             log: self.log.clone(),
             serving,
         }
@@ -205,8 +197,16 @@ impl Content {
         response
     }
 
-    /// Serves a file that the app's middleware would send, or else calls the app.
+    /// Returns the hub if a request for the app is for it.
+    pub(crate) fn live(&self, request: &Request) -> Option<&Rc<LocalHub>> {
+        self.hub.as_ref().filter(|hub| hub.takes(request))
+    }
+
+    /// Opens a WebSocket of the hub, serves a file that the app's middleware would send, or else calls the app.
     async fn app(&self, app: &Rc<App>, mut exchange: Exchange) -> Response {
+        if let Some(hub) = self.live(&exchange.request) {
+            return Box::pin(hub.clone().open(exchange)).await;
+        }
         match self.file(app, &mut exchange).await {
             Some(response) => response,
             None => match &self.cache {

@@ -13,6 +13,7 @@
 
 mod accept;
 pub mod access_log;
+mod app;
 mod attached;
 mod banner;
 mod boot;
@@ -24,6 +25,7 @@ mod error_log;
 pub mod explain;
 mod file_state;
 mod handover;
+mod hub;
 mod interruption;
 mod leftovers;
 mod libraries;
@@ -47,6 +49,7 @@ mod tls;
 mod traces;
 mod vitals;
 mod warm_up;
+mod whole_body;
 
 pub use attached::{attached, refuse, serve_attached};
 pub use boot::configure;

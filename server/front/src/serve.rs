@@ -27,6 +27,7 @@ use crate::boot::{self, BootedWorkers};
 use crate::caching::SharedPurges;
 use crate::error_log::ErrorLog;
 use crate::handover::{self, Predecessor, Started, UpgradeRecord};
+use crate::hub::{Publishing, SharedHub};
 use crate::listen::passed;
 use crate::release::{Releases, Reread, watch_handlers, watch_sites};
 use crate::services::Services;
@@ -142,6 +143,15 @@ async fn run(
     let mut sockets = Sockets::bind(&settings, given, &logs)?;
     encryption.obtain(&settings, &logs.error)?;
     encryption.bound(sockets.addresses());
+    let hub = SharedHub::new(&settings, settings.front_threads as usize);
+    let publishing = match &hub {
+        Some((hub, _)) => {
+            let log = logs.error.clone();
+            let log = move |what: &str| log.write(what);
+            Some(Publishing::start(hub.clone(), &settings, predecessor.is_some(), log)?)
+        }
+        None => None,
+    };
     let vitals = Vitals::new(settings.front_threads as usize);
     let interruptions = Interruptions::new(&releases, &vitals, &logs.error);
     let (observer, wishes) = Observer::new(&settings, &vitals, &interruptions, started);
@@ -171,7 +181,7 @@ async fn run(
         &vitals,
         &maintenance,
         &logs,
-        traces.as_ref(),
+        (traces.as_ref(), hub),
     );
     let threads = starting.await?;
     interruptions.changes().keep(threads.store.clone());
@@ -211,6 +221,7 @@ async fn run(
         workers,
         reloads,
         threads: Some(threads),
+        publishing,
         services,
         banner,
     };

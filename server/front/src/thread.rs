@@ -2,8 +2,11 @@
 
 use crate::accept::{Acceptor, Admission, Handshakes, accept, drain_arrivals, serve_others};
 use crate::access_log::AccessLog;
-use crate::content::{App, Content};
+use crate::app::App;
+use crate::content::Content;
 use crate::error_log::ErrorLog;
+use crate::hub::local::LocalHub;
+use crate::hub::{Mailbox, SharedHub};
 use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::memory::give_back;
@@ -76,6 +79,8 @@ pub(crate) struct Seed {
     pub(crate) ledger: Arc<LimiterState>,
     /// The kept responses of all threads; `None` if the cache is off.
     pub(crate) store: Option<Arc<Store>>,
+    /// The hub of live pages, and the messages for this thread; `None` if it is off.
+    pub(crate) hub: Option<(Arc<SharedHub>, Mailbox)>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
@@ -118,6 +123,7 @@ async fn run(seed: Seed) {
         encryption,
         vitals,
         store,
+        hub,
         mut listeners,
         mut phase,
         drained,
@@ -148,7 +154,11 @@ async fn run(seed: Seed) {
     let tunnels = local.clone();
     let app = local.map(|local| Rc::new(App { stamp: Stamp::default(), rack: Rack::new(local) }));
     let has_app = app.is_some();
-    let content = Content::new(first, app, store.map(Cache::new), scripts, log.clone());
+    let hub = app
+        .clone()
+        .zip(hub)
+        .map(|(app, (shared, mailbox))| LocalHub::start(shared, index, app, log.clone(), mailbox));
+    let content = Content::new(first, app, store.map(Cache::new), scripts, hub.clone(), log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
     spawn_local(give_back(content.clone()));
     let followers = (current.clone(), limits.clone(), recorder.clone());
@@ -218,10 +228,11 @@ async fn run(seed: Seed) {
         acceptor.refuse_quic();
     }
     context.drain();
+    hub.iter().for_each(|hub| hub.close());
     drain_arrivals(&context).await;
     // Tunnels have no response to wait for. They end with their worker.
     let responds = || context.connections().open > context.connections().tunnels;
-    while responds() {
+    while responds() || hub.as_ref().is_some_and(|hub| hub.is_telling()) {
         tokio::time::sleep(TICK).await;
     }
     // Waits for the last packets of closed connections.

@@ -149,6 +149,7 @@ module Firebrick
       BLOCKING_US = "blocking_us"
       YJIT = "yjit"
       COMPRESSION = "compression"
+      HUB = "hub"
       ALLOCATOR = "allocator"
       EARLY_HINTS = "early_hints"
       ERROR_LOG = "error_log"

@@ -135,7 +135,9 @@ impl Handler for Pipeline {
             } else {
                 match content.target(&exchange.request) {
                     Target::App(app) => {
-                        if let Some(response) = content.file(app, &mut exchange).await {
+                        if let Some(hub) = content.live(&exchange.request) {
+                            Box::pin(hub.clone().open(exchange)).await
+                        } else if let Some(response) = content.file(app, &mut exchange).await {
                             response
                         } else if let Some(cache) = &content.cache {
                             match cache.hit(&exchange) {

@@ -16,8 +16,8 @@ use control::record::{RecordOrder, RecordedLine};
 use control::{ControlCaller, Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{
-    CacheLookup, CacheReport, Death, InFlight, KeptRequest, Load, MaintenanceSnapshot, PauseSnapshot,
-    ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
+    CacheLookup, CacheReport, Death, HubReport, InFlight, KeptRequest, Load, MaintenanceSnapshot,
+    PauseSnapshot, ReloadStep, ReloadWish, RoutesSnapshot, ServerSnapshot, ShadowReport, Status,
 };
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -156,6 +156,10 @@ impl Provider for Observer {
     fn cache(&self, limit: usize) -> Option<CacheReport> {
         let store = self.0.snapshotter.get()?.store()?;
         Some(caching::report(store, limit))
+    }
+
+    fn hub(&self, limit: usize) -> Option<HubReport> {
+        Some(self.0.snapshotter.get()?.hub()?.report(limit))
     }
 
     fn cached(&self, key: &str) -> Option<CacheLookup> {

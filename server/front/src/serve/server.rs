@@ -10,6 +10,7 @@ use super::threads::Threads;
 use crate::banner::Banner;
 use crate::boot::RunningWorkers;
 use crate::handover::SocketKind;
+use crate::hub::Publishing;
 use crate::listen::{Address, LaterUdp, Listener};
 use crate::release::Releases;
 use crate::services::Services;
@@ -35,6 +36,8 @@ pub(super) struct Server<'a> {
     pub(super) reloads: Reloads,
     /// The front threads; `None` once they have drained.
     pub(super) threads: Option<Threads>,
+    /// The socket of the hub; `None` if it is off.
+    pub(super) publishing: Option<Publishing>,
     pub(super) services: Services,
     pub(super) banner: Banner,
 }

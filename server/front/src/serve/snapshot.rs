@@ -5,6 +5,7 @@ use super::threads::Threads;
 use crate::boot::{RunningApp, RunningWorkers};
 use crate::caching;
 use crate::handover::UpgradeRecord;
+use crate::hub::SharedHub;
 use crate::release::Releases;
 use crate::services::ServiceStates;
 use crate::tls::Encryption;
@@ -37,6 +38,8 @@ pub(crate) struct Snapshotter {
     ledger: Arc<LimiterState>,
     /// `None` if no response is kept.
     store: Option<Arc<Store>>,
+    /// `None` if the hub is off.
+    hub: Option<Arc<SharedHub>>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
     interruptions: Interruptions,
@@ -166,6 +169,7 @@ impl Snapshotter {
             handlers: threads.handlers.clone(),
             ledger: threads.ledger.clone(),
             store: threads.store.clone(),
+            hub: threads.hub.clone(),
             encryption: encryption.clone(),
             vitals: interruptions.vitals(),
             interruptions: interruptions.clone(),
@@ -195,6 +199,11 @@ impl Snapshotter {
     /// Returns the kept responses of all threads.
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
         self.store.as_ref()
+    }
+
+    /// Returns the hub of live pages.
+    pub(crate) fn hub(&self) -> Option<&Arc<SharedHub>> {
+        self.hub.as_ref()
     }
 
     /// Returns the state of the services, for the manager to update.
@@ -284,6 +293,7 @@ impl Snapshotter {
             handlers: HandlersSnapshot::of(&self.handlers),
             rate_limits: self.rate_limits(),
             kept_responses: self.store.as_deref().map(caching::snapshot),
+            hub: self.hub.as_ref().map(|hub| hub.snapshot()),
             acme: self.encryption.obtained(),
             tls: self
                 .encryption

@@ -3,6 +3,7 @@
 use super::logs::Logs;
 use crate::accept::Admission;
 use crate::caching;
+use crate::hub::{HubSeed, SharedHub};
 use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::release::Releases;
@@ -27,6 +28,8 @@ pub(crate) struct Threads {
     pub(crate) ledger: Arc<LimiterState>,
     /// The kept responses; `None` if the cache is off.
     pub(crate) store: Option<Arc<Store>>,
+    /// The hub of live pages; `None` if it is off.
+    pub(crate) hub: Option<Arc<SharedHub>>,
     phase: watch::Sender<ThreadPhase>,
     drained: mpsc::Receiver<()>,
     /// Closes when all tunnels of all threads have ended after the drain. The waiting task takes it.
@@ -45,7 +48,7 @@ impl Threads {
         vitals: &Arc<Vitals>,
         maintenance: &Arc<Maintenance>,
         logs: &Logs,
-        traces: Option<&Traces>,
+        (traces, hub): (Option<&Traces>, Option<HubSeed>),
     ) -> Result<Threads, String> {
         let settings = releases.settings();
         let (first, mut evaluated) = mpsc::unbounded_channel();
@@ -58,8 +61,11 @@ impl Threads {
         let error = logs.error.clone();
         let ledger = Arc::new(LimiterState::new(Box::new(move |what| error.write(what))));
         let store = caching::store(&settings, &logs.error)?;
+        let (hub, mailboxes) = hub.unzip();
+        let mut mailboxes = mailboxes.into_iter().flatten();
+        let ended = Some(ended);
         let mut threads =
-            Threads { listeners, recorders, handlers, ledger, store, phase, drained, ended: Some(ended) };
+            Threads { listeners, recorders, handlers, ledger, store, hub, phase, drained, ended };
         for index in 0..settings.front_threads as u16 {
             let (sender, listeners) = mpsc::unbounded_channel();
             let recorder = stats::Recorder::new();
@@ -82,6 +88,7 @@ impl Threads {
                 maintenance: maintenance.clone(),
                 ledger: threads.ledger.clone(),
                 store: threads.store.clone(),
+                hub: threads.hub.clone().zip(mailboxes.next()),
                 encryption: encryption.clone(),
                 vitals: vitals.clone(),
                 listeners,
@@ -176,7 +183,7 @@ mod tests {
                 &Vitals::new(2),
                 &Arc::default(),
                 &logs,
-                None,
+                (None, None),
             ))
             .unwrap();
         let bound = bind_all(&settings.binds, 2, &mut Activated::default(), &mut Handed::default())

@@ -354,6 +354,9 @@ impl Upgrades {
         if let Some(threads) = &server.threads {
             threads.hand_over();
         }
+        if let Some(publishing) = server.publishing.take() {
+            publishing.stop();
+        }
         reporter.done(format!(
             "process {pid} serves; process {} finishes its requests and ends",
             std::process::id()

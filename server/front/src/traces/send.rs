@@ -3,14 +3,13 @@
 use super::config::Config;
 use super::otlp::ExportResponse;
 use super::retry::CollectorAnswer;
-use bytes::{Bytes, BytesMut};
+use crate::whole_body;
+use bytes::Bytes;
 use handler::{
-    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span,
-    Trace, Version,
+    Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version,
 };
 use prost::Message;
 use proxy::Origin;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
@@ -78,7 +77,7 @@ impl Collector {
         let answer =
             CollectorAnswer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
         // The body is read even after a refusal, so that the connection can be reused.
-        let body = read(response.body).await;
+        let body = whole_body::read(response.body, LONGEST_ANSWER).await.unwrap_or_default();
         let partial = match answer {
             CollectorAnswer::Accepted => {
                 ExportResponse::decode(body).ok().and_then(|read| read.partial_success)
@@ -136,24 +135,6 @@ fn explained(reason: &str) -> String {
             )
         }
         false => reason.to_owned(),
-    }
-}
-
-/// Reads a body, up to [`LONGEST_ANSWER`].
-async fn read(body: Body) -> Bytes {
-    match body {
-        Body::Bytes(bytes) => bytes,
-        Body::Stream(mut stream) => {
-            let mut all = BytesMut::new();
-            while let Some(Ok(Chunk::Bytes(bytes))) = poll_fn(|cx| stream.poll_chunk(cx)).await {
-                all.extend_from_slice(&bytes);
-                if all.len() > LONGEST_ANSWER {
-                    break;
-                }
-            }
-            all.freeze()
-        }
-        _ => Bytes::new(),
     }
 }
 

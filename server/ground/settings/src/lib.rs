@@ -55,7 +55,7 @@ pub use reading::{Attached, CONFIG_FILE};
 pub use resolve::Loaded;
 pub use running::{RunningValue, settable};
 pub use settings::{
-    Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs,
+    Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Hub, Limits, Logs,
     Maintenance, Mruby, NothingToServe, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site,
     Sites, Timeouts, Tls, Traces,
 };

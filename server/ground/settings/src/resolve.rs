@@ -180,6 +180,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         maintenance: Section::take(&taker),
         compression: Section::take(&taker),
         cache: Section::take(&taker),
+        hub: Section::take(&taker),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),

@@ -13,6 +13,7 @@ pub use crate::table::app::Process;
 pub use crate::table::cache::{Cache, OnReload};
 pub use crate::table::compression::Compression;
 pub use crate::table::health::Health;
+pub use crate::table::hub::Hub;
 pub use crate::table::limits::Limits;
 pub use crate::table::logs::Logs;
 pub use crate::table::maintenance::Maintenance;
@@ -89,6 +90,8 @@ pub struct Settings {
     pub maintenance: Maintenance,
     pub compression: Compression,
     pub cache: Cache,
+    /// WebSockets of Action Cable that the server holds.
+    pub hub: Hub,
     pub files: Files,
     pub sites: Sites,
     pub mruby: Mruby,
@@ -111,6 +114,11 @@ impl Settings {
     /// Returns whether an app runs in the development environment. A site without an app has no environment.
     pub fn is_development(&self) -> bool {
         self.app.is_some() && self.process.environment == DEVELOPMENT
+    }
+
+    /// Returns the path of the Unix socket on which processes of the app publish.
+    pub fn hub_socket(&self) -> PathBuf {
+        self.hub.socket.clone().unwrap_or_else(|| self.dir.join("tmp/firebrick-hub.sock"))
     }
 
     /// Describes the threads and fibers of a worker of the default pool that has `fibers` fibers per thread:

@@ -16,6 +16,7 @@ pub(crate) mod compression;
 pub(crate) mod entry;
 pub(crate) mod files;
 pub(crate) mod health;
+pub(crate) mod hub;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod logs;
@@ -60,6 +61,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         site::FileCache::OPTIONS,
         compression::Compression::OPTIONS,
         cache::Cache::OPTIONS,
+        hub::Hub::OPTIONS,
         logs::Logs::OPTIONS,
         stats::Stats::OPTIONS,
         traces::Traces::OPTIONS,

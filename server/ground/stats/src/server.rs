@@ -9,6 +9,7 @@ use crate::deaths::DeathCounts;
 use crate::figures::figures;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
+use crate::hub::HubSnapshot;
 use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::libraries::Library;
 use crate::memory::MemorySnapshot;
@@ -155,6 +156,9 @@ figures! {
         /// The [cache of responses](caching.md), see below; null if it is off.
         #[serde(default)]
         kept_responses: Option<CacheSnapshot> = part,
+        /// The [hub of live pages](live-pages.md), null if it is off.
+        #[serde(default)]
+        hub: Option<HubSnapshot> = part,
         /// Certificates that the server obtains by itself, see below; empty without `[acme]`.
         #[serde(default)]
         acme: Vec<CertificateSnapshot> = part,
@@ -547,6 +551,7 @@ pub(crate) mod tests {
             handlers: None,
             rate_limits: None,
             kept_responses: None,
+            hub: None,
             queue_classes: Vec::new(),
             waiters: Vec::new(),
             acme: Vec::new(),

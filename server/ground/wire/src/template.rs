@@ -91,6 +91,7 @@ words! {
         BLOCKING_US = "blocking_us",
         YJIT = "yjit",
         COMPRESSION = "compression",
+        HUB = "hub",
         ALLOCATOR = "allocator",
         EARLY_HINTS = "early_hints",
         ERROR_LOG = "error_log",

@@ -30,6 +30,7 @@ mod uploads;
 
 pub use arrival::Arrival;
 pub use context::{Connections, Context};
+pub use opening::websocket_accept;
 pub use preface::serve_either;
 pub use room::Rank;
 pub use settings::{Current, Limits, Timeouts};

@@ -118,6 +118,9 @@ pub(super) fn boot(
     put(boot::BLOCKING_US, number(settings.rack.blocking_call.map_or(0, |limit| limit.as_micros() as usize)));
     put(boot::YJIT, settings.rack.yjit.word().into());
     put(boot::COMPRESSION, switch(settings.compression.responses));
+    if settings.hub.path.is_some() {
+        put(boot::HUB, path(&settings.hub_socket()));
+    }
     put(boot::ALLOCATOR, settings.rack.allocator.word().into());
     put(boot::EARLY_HINTS, switch(settings.rack.early_hints));
     if let ErrorLog::File(file) = &settings.logs.error {

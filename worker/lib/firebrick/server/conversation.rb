@@ -4,6 +4,7 @@ require "firebrick/public_files"
 require "firebrick/server/ending"
 require "firebrick/server/stopping"
 require "firebrick/template/connection_pool"
+require "firebrick/template/hub_facts"
 require "firebrick/template/yjit"
 
 module Firebrick
@@ -82,8 +83,7 @@ module Firebrick
       end
 
       def hear
-        messages = @control.receive
-        return @over = true unless messages
+        messages = @control.receive or return @over = true
 
         messages.each do |verb, arguments, descriptors|
           verb == Wire::Order::CONFIGURE ? configure(arguments) : execute(verb, arguments, descriptors)
@@ -114,11 +114,12 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        @control.booted(facts.to_a + PublicFiles.facts(@app) + Template::ConnectionPool.facts)
+        @control.booted(facts)
       end
 
       def facts
-        Template::Yjit.apply(@settings.yjit).merge(Wire::Booted::RACK => Worker.rack || "none", Wire::Booted::MS => 0)
+        [*Template::Yjit.apply(@settings.yjit), [Wire::Booted::RACK, Worker.rack || "none"], [Wire::Booted::MS, 0],
+         *PublicFiles.facts(@app), *Template::ConnectionPool.facts, *Template::HubFacts.facts(@settings.hub)]
       end
 
       # Starts the worker, which runs in this process.

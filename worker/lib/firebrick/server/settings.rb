@@ -30,6 +30,11 @@ module Firebrick
         one(Key::YJIT)
       end
 
+      # The path of the socket on which the app publishes; nil without a hub.
+      def hub
+        @values.fetch(Key::HUB, []).last
+      end
+
       # The version of docs/internals/wire.md that the front speaks.
       def wire
         one(Key::WIRE)

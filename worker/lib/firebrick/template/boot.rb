@@ -81,6 +81,7 @@ module Firebrick
         $stdout.sync = true
         write_reports
         ENV["RACK_ENV"] = one(Key::ENVIRONMENT)
+        ENV["FIREBRICK_HUB"] = hub if hub
         name_process
         Dir.chdir(one(Key::DIR, "."))
         Template.set_up_bundler

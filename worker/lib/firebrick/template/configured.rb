@@ -2,6 +2,7 @@
 
 require "firebrick/public_files"
 require "firebrick/template/connection_pool"
+require "firebrick/template/hub_facts"
 require "firebrick/template/middleware"
 
 module Firebrick
@@ -49,7 +50,17 @@ module Firebrick
       def facts_of_the_app
         fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX))
         [*Yjit.apply(one(Key::YJIT, "off")), [Wire::Booted::RACK, Rack.release]] + fibers.facts +
-          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app) + ConnectionPool.facts + compression
+          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app) + ConnectionPool.facts + notes
+      end
+
+      # Returns remarks on what the app and the front both do.
+      def notes
+        compression + HubFacts.facts(hub)
+      end
+
+      # Returns the path of the socket on which the app publishes; nil without a hub.
+      def hub
+        @settings.fetch(Key::HUB, []).last
       end
 
       DEFLATER = "Rack::Deflater"

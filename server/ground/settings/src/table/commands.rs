@@ -375,6 +375,12 @@ pub const COMMANDS: &[Command] = &[
         ],
     },
     Command {
+        name: "hub",
+        doc: "Show the clients of live pages of the server in DIR, and which streams they listen to",
+        options: RUNNING,
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+    },
+    Command {
         name: "pause",
         doc: "Hold the requests for the app of the server in DIR, for example while its database moves",
         options: RUNNING,

@@ -54,7 +54,7 @@ impl OpeningHandshake {
     #[cold]
     fn begun(request: &Request) -> OpeningHandshake {
         let key = request.fields.get("sec-websocket-key").unwrap_or_default();
-        OpeningHandshake { accept: accept(key) }
+        OpeningHandshake { accept: websocket_accept(key) }
     }
 
     /// Returns the response of the stream to the handler's response. Waits for the head if the app writes it itself.
@@ -120,8 +120,8 @@ fn opened(mut fields: Fields) -> Fields {
     fields
 }
 
-/// Returns the value of `Sec-WebSocket-Accept` for a key.
-fn accept(key: &[u8]) -> String {
+/// Returns the value of `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
+pub fn websocket_accept(key: &[u8]) -> String {
     let mut hash = Sha1::new();
     hash.update(key);
     hash.update(GUID);
@@ -139,6 +139,6 @@ mod tests {
 
     #[test]
     fn the_example_of_the_rfc() {
-        assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(websocket_accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

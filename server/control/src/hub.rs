@@ -1,0 +1,119 @@
+//! `firebrick hub`: shows the clients and streams of the hub of live pages.
+
+use crate::client::{ControlClient, ask, show};
+use crate::table::{grid, mib};
+use stats::{HubReport, HubSnapshot};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use text::people::grouped;
+
+/// Runs `firebrick hub` for the server in `dir`.
+pub fn hub_command(dir: &Path, client: &ControlClient, json: bool) -> ExitCode {
+    show(ask(dir, client, "/hub", json, |report: Option<HubReport>| match report {
+        Some(report) => described(&report),
+        None => OFF.to_owned(),
+    }))
+}
+
+const OFF: &str = "the hub is off: set hub.path, for example path = \"/cable\" below [hub]\n";
+
+/// Returns the report for people.
+fn described(report: &HubReport) -> String {
+    let mut text = headline(&report.hub);
+    if !report.streams.is_empty() {
+        let titles = ["stream", "listeners", "messages", "kept", "KiB"].map(str::to_owned).to_vec();
+        let rows = report.streams.iter().map(|one| {
+            vec![
+                one.name.clone(),
+                grouped(one.listeners),
+                grouped(one.published),
+                grouped(one.kept),
+                format!("{:.1}", one.kept_bytes as f64 / 1024.0),
+            ]
+        });
+        let mut all: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
+        let width = all.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
+        all.iter_mut().for_each(|row| row[0] = format!("{:<width$}", row[0]));
+        text.push('\n');
+        text.push_str(&grid(&all));
+    }
+    text
+}
+
+fn headline(hub: &HubSnapshot) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "clients      {} of {} since the start; {} subscriptions, {} rejected",
+        grouped(hub.clients),
+        grouped(hub.accepted),
+        grouped(hub.subscriptions),
+        grouped(hub.rejected)
+    );
+    let _ = writeln!(
+        text,
+        "messages     {} published, {} sent to clients, {} under way",
+        grouped(hub.published),
+        grouped(hub.sent),
+        grouped(hub.backlog)
+    );
+    let _ = writeln!(text, "history      {} streams, {} MiB", grouped(hub.streams), mib(hub.history_bytes));
+    let _ = writeln!(
+        text,
+        "resumed      {} with all missed messages, {} with a gap; {} clients closed because they read too slowly",
+        grouped(hub.resumed),
+        grouped(hub.gaps),
+        grouped(hub.slow)
+    );
+    let _ = writeln!(
+        text,
+        "app          {} calls, {} failed; {} violations of the protocol by clients",
+        grouped(hub.calls),
+        grouped(hub.failed_calls),
+        grouped(hub.violations)
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stats::HubStream;
+
+    #[test]
+    fn the_report_names_streams_and_figures() {
+        let hub = HubSnapshot {
+            clients: 12,
+            accepted: 1_300,
+            subscriptions: 24,
+            streams: 2,
+            history_bytes: 3 << 20,
+            published: 40,
+            sent: 480,
+            backlog: 0,
+            slow: 1,
+            violations: 2,
+            rejected: 3,
+            resumed: 4,
+            gaps: 5,
+            calls: 6,
+            failed_calls: 7,
+        };
+        let stream =
+            HubStream { name: "room".to_owned(), listeners: 12, published: 40, kept: 20, kept_bytes: 2048 };
+        let text = described(&HubReport { hub, streams: vec![stream] });
+        for part in [
+            "12 of 1,300",
+            "24 subscriptions, 3 rejected",
+            "40 published, 480 sent",
+            "3.0 MiB",
+            "5 with a gap",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row, ["room", "12", "40", "20", "2.0"]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Calls to the app: questions of the hub and answers of the app (`worker/lib/firebrick/hub.rb`).
+//!
+//! Contract:
+//! 1. A call is a POST to `hub.path` with the fields of the client's handshake, so the app sees its cookies, session and host. A
+//!    variable that only the server can set marks it; no client can make one.
+//! 2. The body is JSON. Identifiers of the connection and state of the channels travel in it, so any worker can serve it.
+//! 3. An answer has the field `Firebrick-Hub`. Anything else is a response of the app's middleware, such as a redirect.
+
+use super::{SharedHub, count};
+use crate::app::App;
+use crate::whole_body;
+use handler::{Client, Departure, Exchange, Fields, Handler, Incoming, Request, Response, Span, Trace};
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The variable that marks a call.
+const MARK: &[u8] = b"firebrick.hub";
+/// The most bytes of an answer.
+const LONGEST_ANSWER: usize = 4 << 20;
+/// How often a call is tried that had no effect, or may have one twice, and the pause between two attempts.
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Fields of the handshake that are not those of a call.
+const DROPPED: [&str; 12] = [
+    "connection",
+    "upgrade",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "accept-encoding",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "if-none-match",
+    "expect",
+];
+
+/// A question to the app.
+#[derive(Debug, Serialize)]
+pub(super) struct HubOrder<'a> {
+    /// `connect`, `subscribe`, `perform`, `unsubscribe` or `disconnect`.
+    pub(super) command: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) identifier: Option<&'a str>,
+    /// The action, as the client has written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<&'a str>,
+    /// The state of the connection.
+    pub(super) connection: &'a str,
+    /// Identifier and state of each channel that is concerned.
+    pub(super) channels: Vec<(&'a str, &'a str)>,
+}
+
+/// The app's answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct HubAnswer {
+    /// The new state of the connection; `None`: unchanged.
+    pub(super) connection: Option<Box<str>>,
+    /// The new state of the channel; `None`: unchanged.
+    pub(super) channel: Option<Box<str>>,
+    /// The stream on which the app ends connections with the same identifiers.
+    pub(super) remote: Option<Box<str>>,
+    /// Messages for the client, as JSON texts.
+    pub(super) transmissions: Vec<String>,
+    /// All streams of the channel have been stopped, and the named ones; then others have begun.
+    pub(super) stopped_all: bool,
+    pub(super) stopped: Vec<String>,
+    pub(super) streams: Vec<String>,
+    /// Whether the subscription was rejected.
+    pub(super) rejected: bool,
+    /// Whether the connection ends. The transmissions say why.
+    pub(super) closed: bool,
+}
+
+/// A client that stays: a call is cancelled by dropping it.
+struct StayingClient;
+
+impl Client for StayingClient {
+    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+        Poll::Pending
+    }
+
+    fn interim(&self, _: u16, _: &Fields) {}
+}
+
+/// Why there is no answer.
+pub(super) enum NoAnswer {
+    /// The response of something before the hub.
+    Response(Box<Response>),
+    /// The answer cannot be read, for this reason.
+    Unreadable(String),
+}
+
+/// Returns the request that calls are made from: the handshake without the fields of the connection.
+pub(super) fn template(handshake: &Request) -> Request {
+    let mut text = Vec::with_capacity(512);
+    let mut add = |part: &[u8]| {
+        let span = Span { start: text.len() as u32, len: part.len() as u32 };
+        text.extend_from_slice(part);
+        span
+    };
+    let (method, target, authority) = (add(b"POST"), add(handshake.target()), add(handshake.authority()));
+    let within = |part: Span| match part.start.checked_sub(handshake.target.start) {
+        Some(start) if start + part.len <= target.len => Span { start: target.start + start, len: part.len },
+        _ => Span::default(),
+    };
+    let (path, query) = (within(handshake.path), within(handshake.query));
+    let mut fields = Fields::from_parts(text, Vec::new());
+    for (name, value) in handshake.fields.iter() {
+        if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) {
+            fields.push(name, value);
+        }
+    }
+    Request {
+        version: handshake.version,
+        switchable: false,
+        method,
+        target,
+        path,
+        query,
+        authority,
+        fields,
+        variables: handshake.variables.clone(),
+        peer: handshake.peer.clone(),
+        https: handshake.https,
+        received: handshake.received,
+        arrived: handshake.arrived,
+    }
+}
+
+/// The source of a client's calls. The log needs the handshake until the WebSocket ends, so usually there is one copy of it for
+/// both.
+pub(super) enum CallSource {
+    Logged(Rc<Trace>),
+    /// A handler has passed on a request of its own, which the log does not need.
+    Own(Box<Request>),
+}
+
+impl CallSource {
+    /// `trace` is that of the handshake, whose request has been dropped.
+    pub(super) fn new(template: Request, trace: Rc<Trace>) -> CallSource {
+        let is_logged = trace.request().is_some();
+        if is_logged { CallSource::Logged(trace) } else { CallSource::Own(Box::new(template)) }
+    }
+
+    /// Returns the request for calls; `None` after the end of the exchange.
+    pub(super) fn template(&self) -> Option<Request> {
+        match self {
+            CallSource::Logged(trace) => trace.request().map(|handshake| template(&handshake)),
+            CallSource::Own(template) => Some(Request::clone(template)),
+        }
+    }
+}
+
+/// Asks the app once, when there is room for a call.
+pub(super) async fn ask(
+    hub: &SharedHub,
+    app: &App,
+    template: &Request,
+    order: &HubOrder<'_>,
+    client: Option<Rc<dyn Client>>,
+) -> Result<HubAnswer, NoAnswer> {
+    // Never closed.
+    let _permit = hub.calls.acquire().await;
+    count(&hub.counts.calls);
+    let mut request = template.clone();
+    (request.received, request.arrived) = (SystemTime::now(), Instant::now());
+    request.fields.push(b"Content-Type", b"application/json");
+    request.set_variable(MARK, b"1");
+    app.stamp.apply(&mut request);
+    let body = serde_json::to_vec(order).map_err(|error| NoAnswer::Unreadable(error.to_string()))?;
+    let exchange = Exchange {
+        request: request.into(),
+        incoming: Incoming::Ready(body.into()),
+        client: client.unwrap_or_else(|| Rc::new(StayingClient)),
+        trace: Rc::new(Trace::default()),
+    };
+    let response = app.rack.handle(exchange).await;
+    if response.status != 200 || response.fields.get("firebrick-hub").is_none() {
+        return Err(NoAnswer::Response(Box::new(response)));
+    }
+    let body = whole_body::read(response.body, LONGEST_ANSWER).await;
+    let body = body.ok_or_else(|| {
+        NoAnswer::Unreadable(format!("it is cut off, or longer than {LONGEST_ANSWER} bytes"))
+    })?;
+    serde_json::from_slice(&body).map_err(|error| NoAnswer::Unreadable(error.to_string()))
+}
+
+/// Asks the app, again if there was no answer. `repeatable`: also if the question may have had an effect.
+///
+/// # Errors
+/// The reason why there is no answer.
+pub(super) async fn ask_again(
+    hub: &SharedHub,
+    app: &App,
+    template: &Request,
+    order: &HubOrder<'_>,
+    repeatable: bool,
+) -> Result<HubAnswer, String> {
+    let mut attempt = 1;
+    loop {
+        let why = match ask(hub, app, template, order, None).await {
+            Ok(answer) => return Ok(answer),
+            Err(NoAnswer::Unreadable(why)) => format!("the app's answer cannot be read: {why}"),
+            Err(NoAnswer::Response(response)) => {
+                let failure = response.failure.as_deref();
+                let again = failure.is_some_and(|failure| repeatable || failure.retry.is_some());
+                if again && attempt < ATTEMPTS {
+                    attempt += 1;
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                let reason = failure.map_or(String::new(), |failure| format!(": {}", failure.reason));
+                format!("the app responds with status {}{reason}", response.status)
+            }
+        };
+        count(&hub.counts.failed_calls);
+        return Err(format!("hub: {}: {why}", order.command));
+    }
+}

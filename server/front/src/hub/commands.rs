@@ -1,0 +1,290 @@
+//! Carries out the commands of a client, and begins and ends its session.
+//!
+//! Contract:
+//! 1. The commands of a client are carried out in their order, one at a time.
+//! 2. A subscription gets each message of its streams after the moment in which it has joined them, once. Missed messages that it asks
+//!    for are those before that moment.
+//! 3. A subscription or connection that the app could not answer ends the connection, and the client tries again. An action is never
+//!    carried out twice.
+
+use super::call::{self, HubAnswer, HubOrder};
+use super::local::HubClient;
+use super::session::{CountedSubscription, HubSubscription, JoinedStream, LastOrder};
+use super::socket::CableSocket;
+use super::{count, now_ms};
+use cable::command::{CableCommand, HistoryRequest};
+use cable::frame::code;
+use cable::message;
+use cable::streams::StreamMessage;
+use handler::Request;
+use serde::Deserialize;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The channel of `turbo_stream_from`.
+const TURBO: &str = "Turbo::StreamsChannel";
+
+/// The identifier of a subscription of Turbo.
+#[derive(Deserialize)]
+struct TurboIdentifier {
+    channel: String,
+    signed_stream_name: String,
+}
+
+impl CableSocket {
+    /// Begins the session with the app's answer to the connection.
+    pub(super) fn begin(&self, answer: HubAnswer) {
+        answer.transmissions.iter().for_each(|text| self.send_text(text));
+        let mut session = self.session.borrow_mut();
+        if answer.closed {
+            session.left = true;
+            drop(session);
+            return self.close();
+        }
+        session.connection = answer.connection.unwrap_or_default();
+        if let Some(remote) = answer.remote {
+            self.local.listen_for_end(&remote, self.client.get());
+            session.remote = Some(remote);
+        }
+    }
+
+    /// Ends the session: leaves all streams. The first call returns the order about the end.
+    pub(super) fn leave_session(&self) -> Option<LastOrder> {
+        let mut session = self.session.borrow_mut();
+        if std::mem::replace(&mut session.left, true) {
+            return None;
+        }
+        if let Some(remote) = session.remote.take() {
+            self.local.forget_end(&remote, self.client.get());
+        }
+        let mut channels = Vec::new();
+        for subscription in std::mem::take(&mut session.subscriptions) {
+            self.leave_streams(&subscription);
+            channels.extend(subscription.channel.map(|channel| (subscription.identifier, channel)));
+        }
+        Some(LastOrder { connection: std::mem::take(&mut session.connection), channels })
+    }
+
+    /// Carries a command out.
+    pub(super) async fn execute(self: &Rc<Self>, command: CableCommand) {
+        let Some(template) = self.source.template() else { return };
+        match command {
+            CableCommand::Subscribe { identifier, history } => {
+                self.subscribe(&template, &identifier, history).await;
+            }
+            CableCommand::Unsubscribe { identifier } => self.unsubscribe(&template, &identifier).await,
+            CableCommand::Perform { identifier, data } => self.perform(&template, &identifier, &data).await,
+            CableCommand::History { identifier, history } => self.replay(&identifier, &history),
+            CableCommand::Pong => {}
+        }
+    }
+
+    async fn subscribe(&self, template: &Request, identifier: &str, history: Option<HistoryRequest>) {
+        // A second command for the same subscription has no effect, as in Action Cable.
+        if !self.knows(identifier) {
+            let is_full = self.session.borrow().subscriptions.len() >= self.local.hub.max_subscriptions;
+            if is_full {
+                return self.reject(identifier);
+            }
+            match self.signed_stream(identifier) {
+                Some(Some(stream)) => {
+                    self.add(identifier, None, &[stream]);
+                    self.send(message::confirmation(identifier));
+                }
+                Some(None) => return self.reject(identifier),
+                None => {
+                    let Ok(answer) = self.ask(template, "subscribe", identifier, None, "", true).await else {
+                        return self.end("server_error", true, code::INTERNAL);
+                    };
+                    if self.session.borrow().left {
+                        // The client has gone meanwhile, and the call about its end has not named this channel.
+                        let channel = answer.channel.unwrap_or_default();
+                        let _ = self.ask(template, "unsubscribe", identifier, None, &channel, false).await;
+                        return;
+                    }
+                    if answer.rejected {
+                        count(&self.local.hub.counts.rejected);
+                    } else {
+                        let channel = answer.channel.clone().unwrap_or_default();
+                        self.add(identifier, Some(channel), &answer.streams);
+                    }
+                    self.told(answer);
+                }
+            }
+        }
+        if let Some(history) = history {
+            self.replay(identifier, &history);
+        }
+    }
+
+    async fn unsubscribe(&self, template: &Request, identifier: &str) {
+        let found = {
+            let mut session = self.session.borrow_mut();
+            let at = session.subscriptions.iter().position(|known| *known.identifier == *identifier);
+            at.map(|at| session.subscriptions.swap_remove(at))
+        };
+        let Some(subscription) = found else { return };
+        self.leave_streams(&subscription);
+        let Some(channel) = subscription.channel else { return };
+        if let Ok(answer) = self.ask(template, "unsubscribe", identifier, None, &channel, false).await {
+            self.told(answer);
+        }
+    }
+
+    async fn perform(&self, template: &Request, identifier: &str, data: &str) {
+        let Some(channel) = self.channel(identifier) else { return };
+        let Ok(mut answer) = self.ask(template, "perform", identifier, Some(data), &channel, false).await
+        else {
+            return;
+        };
+        self.change(identifier, &mut answer);
+        self.told(answer);
+    }
+
+    /// Sends the missed messages of a subscription, or says that some are no longer kept.
+    fn replay(&self, identifier: &str, history: &HistoryRequest) {
+        let session = self.session.borrow();
+        let Some(subscription) = session.subscriptions.iter().find(|known| *known.identifier == *identifier)
+        else {
+            return;
+        };
+        let streams = self.local.hub.streams();
+        let missed = subscription.streams.iter().map(|stream| {
+            let position = history.streams.get(&*stream.name);
+            let mut messages = streams.resume(&stream.name, position, history.since)?;
+            messages.retain(|message| message.offset <= stream.offset);
+            Some(messages)
+        });
+        let missed: Option<Vec<_>> = missed.collect();
+        drop(streams);
+        let mut missed: Option<Vec<_>> = missed.map(|missed| missed.into_iter().flatten().collect());
+        missed.iter_mut().for_each(|missed| missed.sort_by_key(|message| message.at));
+        let encode = |message: &Arc<StreamMessage>| {
+            message::streamed(identifier, message, self.protocol, &self.local.hub.epoch)
+        };
+        // More than fits into the queue counts as lost, because the client would be closed as one that reads too slowly.
+        let frames = missed.map(|missed| missed.iter().map(encode).collect::<Vec<_>>());
+        let frames = frames.filter(|frames| self.has_room(frames));
+        count(if frames.is_some() { &self.local.hub.counts.resumed } else { &self.local.hub.counts.gaps });
+        let complete = frames.is_some();
+        frames.into_iter().flatten().for_each(|frame| _ = self.send(frame));
+        self.send(message::history(identifier, complete));
+    }
+
+    fn reject(&self, identifier: &str) {
+        count(&self.local.hub.counts.rejected);
+        self.send(message::rejection(identifier));
+    }
+
+    /// Asks the app about a channel. Failures are logged.
+    async fn ask(
+        &self,
+        template: &Request,
+        command: &'static str,
+        identifier: &str,
+        data: Option<&str>,
+        channel: &str,
+        repeatable: bool,
+    ) -> Result<HubAnswer, ()> {
+        let connection = self.session.borrow().connection.clone();
+        let order = HubOrder {
+            command,
+            identifier: Some(identifier),
+            data,
+            connection: &connection,
+            channels: vec![(identifier, channel)],
+        };
+        let local = &self.local;
+        let answer = call::ask_again(&local.hub, &local.app, template, &order, repeatable).await;
+        answer.map_err(|why| (local.log)(&why))
+    }
+
+    /// Passes the app's messages on, and keeps the state of the connection.
+    fn told(&self, answer: HubAnswer) {
+        if let Some(connection) = answer.connection {
+            self.session.borrow_mut().connection = connection;
+        }
+        answer.transmissions.iter().for_each(|text| self.send_text(text));
+        if answer.closed {
+            self.close();
+        }
+    }
+
+    /// Returns the stream of a subscription of Turbo, or `Some(None)` if its signature is wrong; `None` for all others.
+    fn signed_stream(&self, identifier: &str) -> Option<Option<String>> {
+        let secret = self.local.hub.secret.as_ref()?;
+        let turbo: TurboIdentifier = serde_json::from_str(identifier).ok()?;
+        (turbo.channel == TURBO).then(|| secret.verify(&turbo.signed_stream_name))
+    }
+
+    fn knows(&self, identifier: &str) -> bool {
+        self.session.borrow().subscriptions.iter().any(|known| *known.identifier == *identifier)
+    }
+
+    /// Returns the state of a channel that the app knows of.
+    fn channel(&self, identifier: &str) -> Option<Box<str>> {
+        let session = self.session.borrow();
+        session.subscriptions.iter().find(|known| *known.identifier == *identifier)?.channel.clone()
+    }
+
+    fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
+        let identifier: Rc<str> = identifier.into();
+        let streams = streams.iter().filter_map(|name| self.join_stream(name, &identifier)).collect();
+        let _counted = CountedSubscription::new(&self.local);
+        self.session.borrow_mut().subscriptions.push(HubSubscription {
+            identifier,
+            channel,
+            streams,
+            _counted,
+        });
+    }
+
+    /// Changes the state and the streams of a subscription.
+    fn change(&self, identifier: &str, answer: &mut HubAnswer) {
+        let mut session = self.session.borrow_mut();
+        let Some(known) = session.subscriptions.iter_mut().find(|known| *known.identifier == *identifier)
+        else {
+            return;
+        };
+        if let Some(channel) = answer.channel.take() {
+            known.channel = Some(channel);
+        }
+        let is_stopped =
+            |name: &str| answer.stopped_all || answer.stopped.iter().any(|stopped| stopped == name);
+        for gone in known.streams.extract_if(.., |stream| is_stopped(&stream.name)) {
+            self.leave_stream(&gone.name, &known.identifier);
+        }
+        for name in &answer.streams {
+            known.streams.extend(self.join_stream(name, &known.identifier));
+        }
+    }
+
+    /// Joins a stream; `None` if the subscription has joined it already.
+    fn join_stream(&self, name: &str, identifier: &Rc<str>) -> Option<JoinedStream> {
+        let mut offset = 0;
+        let joined = self.local.audiences.borrow_mut().join(
+            name,
+            identifier,
+            self.protocol,
+            self.client.get(),
+            || {
+                offset = self.local.hub.streams().listen(name, self.local.index, now_ms());
+                offset
+            },
+        );
+        joined.then(|| JoinedStream { name: name.into(), offset })
+    }
+
+    fn leave_streams(&self, subscription: &HubSubscription) {
+        subscription
+            .streams
+            .iter()
+            .for_each(|stream| self.leave_stream(&stream.name, &subscription.identifier));
+    }
+
+    fn leave_stream(&self, name: &str, identifier: &Rc<str>) {
+        if self.local.audiences.borrow_mut().leave(name, identifier, self.protocol, self.client.get()) {
+            self.local.hub.streams().unlisten(name, self.local.index, now_ms());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The clients of one front thread: delivers messages to them, sends pings, ends them.
+
+use super::{Mailbox, SharedHub, count, now_ms, uncount};
+use crate::app::App;
+use crate::sites::local::Log;
+use bytes::Bytes;
+use cable::audience::Audiences;
+use cable::frame::code;
+use cable::message;
+use cable::streams::StreamMessage;
+use net::task::spawn_local;
+use serde::Deserialize;
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Each client gets a ping in this time, as from Action Cable.
+const BEAT: Duration = Duration::from_secs(3);
+/// The clients are divided into so many parts, which take turns.
+const TURNS: usize = 10;
+
+/// The hub on one thread.
+pub(crate) struct LocalHub {
+    pub(super) hub: Arc<SharedHub>,
+    pub(super) index: u16,
+    pub(super) app: Rc<App>,
+    pub(super) log: Log,
+    sockets: RefCell<Slab<Rc<dyn HubClient>>>,
+    pub(super) audiences: RefCell<Audiences<usize>>,
+    /// Clients by the stream on which the app ends connections.
+    remote: RefCell<HashMap<Box<str>, Vec<usize>>>,
+    /// No further client is accepted.
+    pub(super) closing: Cell<bool>,
+    /// Calls about the end of connections that are under way.
+    pub(super) last_calls: Cell<usize>,
+}
+
+/// A client of a thread, as the thread sees it.
+pub(super) trait HubClient {
+    /// Sends a message. Returns whether it will reach the client; one that reads too slowly is closed.
+    fn send(&self, frame: Bytes) -> bool;
+
+    /// Sends a ping, unless something waits that shows as well that the server lives.
+    fn beat(&self, ping: &Bytes);
+
+    /// Ends the connection with Action Cable's message and a Close frame.
+    fn end(&self, reason: &str, reconnect: bool, status: u16);
+
+    /// Leaves all streams, and tells the app of the end. Only the first call has an effect.
+    fn leave(&self);
+}
+
+/// A message with which the app ends connections (`ActionCable.server.remote_connections`).
+#[derive(Deserialize)]
+struct RemoteOrder<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(default = "yes")]
+    reconnect: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl LocalHub {
+    /// Creates the hub of a thread, and starts to deliver.
+    pub(crate) fn start(
+        hub: Arc<SharedHub>,
+        index: u16,
+        app: Rc<App>,
+        log: Log,
+        mailbox: Mailbox,
+    ) -> Rc<LocalHub> {
+        let local = Rc::new(LocalHub {
+            hub,
+            index,
+            app,
+            log,
+            sockets: RefCell::default(),
+            audiences: RefCell::default(),
+            remote: RefCell::default(),
+            closing: Cell::new(false),
+            last_calls: Cell::new(0),
+        });
+        spawn_local(local.clone().deliver_all(mailbox));
+        spawn_local(local.clone().beat());
+        local
+    }
+
+    async fn deliver_all(self: Rc<Self>, mut mailbox: Mailbox) {
+        while let Some(message) = mailbox.recv().await {
+            uncount(&self.hub.counts.backlog);
+            self.deliver(&message);
+            // The connections write before the next message is delivered.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn deliver(&self, message: &Arc<StreamMessage>) {
+        let sockets = self.sockets.borrow();
+        let mut sent = 0;
+        self.audiences.borrow().deliver(message, &self.hub.epoch, &mut |client, frame| {
+            if let Some(socket) = sockets.get(client) {
+                sent += u64::from(socket.send(frame.clone()));
+            }
+        });
+        self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+        if let Some(clients) = self.remote.borrow().get(&*message.stream)
+            && let Ok(RemoteOrder { kind: "disconnect", reconnect }) = serde_json::from_str(&message.payload)
+        {
+            clients
+                .iter()
+                .filter_map(|client| sockets.get(*client))
+                .for_each(|socket| socket.end("remote", reconnect, code::NORMAL));
+        }
+    }
+
+    /// Sends pings to one part of the clients after the other.
+    async fn beat(self: Rc<Self>) {
+        let mut turn = 0;
+        loop {
+            tokio::time::sleep(BEAT / TURNS as u32).await;
+            turn = (turn + 1) % TURNS;
+            let now = now_ms();
+            if self.index == 0 && turn == 0 {
+                self.hub.streams().expire(now);
+            }
+            let sockets = self.sockets.borrow();
+            if !sockets.is_empty() {
+                let ping = message::ping(now / 1000);
+                let part = sockets.iter().filter(|(client, _)| client % TURNS == turn);
+                part.for_each(|(_, socket)| socket.beat(&ping));
+            }
+        }
+    }
+
+    /// Adds a client. Returns its number.
+    pub(super) fn add(&self, socket: Rc<dyn HubClient>) -> usize {
+        count(&self.hub.counts.clients);
+        count(&self.hub.counts.accepted);
+        self.sockets.borrow_mut().insert(socket)
+    }
+
+    /// Removes a client.
+    pub(super) fn remove(&self, client: usize) {
+        if self.sockets.borrow_mut().try_remove(client).is_some() {
+            uncount(&self.hub.counts.clients);
+        }
+    }
+
+    /// Lets the app end a client's connection by messages on `stream`.
+    pub(super) fn listen_for_end(&self, stream: &str, client: usize) {
+        self.hub.streams().listen(stream, self.index, now_ms());
+        self.remote.borrow_mut().entry(stream.into()).or_default().push(client);
+    }
+
+    /// Undoes [`LocalHub::listen_for_end`].
+    pub(super) fn forget_end(&self, stream: &str, client: usize) {
+        self.hub.streams().unlisten(stream, self.index, now_ms());
+        let mut remote = self.remote.borrow_mut();
+        if let Some(clients) = remote.get_mut(stream) {
+            clients.retain(|known| *known != client);
+            if clients.is_empty() {
+                remote.remove(stream);
+            }
+        }
+    }
+
+    /// Tells all clients to connect again, and accepts no further one: the server stops.
+    pub(crate) fn close(&self) {
+        self.closing.set(true);
+        let sockets: Vec<Rc<dyn HubClient>> =
+            self.sockets.borrow().iter().map(|(_, socket)| socket.clone()).collect();
+        for socket in sockets {
+            socket.end("server_restart", true, code::RESTART);
+            socket.leave();
+        }
+    }
+
+    /// Whether the app is still being told of ends of connections.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.last_calls.get() > 0
+    }
+}

@@ -1,0 +1,139 @@
+//! The Unix socket on which processes of the app publish ([`cable::publication`]).
+//!
+//! Contract: only this user can connect. A program that is to take over from another waits until that one gives the socket up. An
+//! idle connection holds no buffer.
+
+use super::SharedHub;
+use bytes::{Buf, BytesMut};
+use cable::publication::PublicationHead;
+use control::LocalSocketFile;
+use net::task::spawn_local;
+use settings::Settings;
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// The most connections. Further ones wait in the kernel.
+const CONNECTIONS: usize = 1024;
+/// The pause between two attempts to take the socket over, after a failed accept, and while the threads are behind.
+const TAKE_OVER: Duration = Duration::from_millis(100);
+const ACCEPT: Duration = Duration::from_millis(200);
+const BEHIND: Duration = Duration::from_millis(2);
+/// Bytes per read.
+const READ: usize = 64 << 10;
+
+/// The listening socket. Dropping it, or [`Publishing::stop`], closes it and removes its file.
+pub(crate) struct Publishing(JoinHandle<()>);
+
+impl Publishing {
+    /// Listens. `takes_over`: another program may have the socket until it gives it up.
+    ///
+    /// # Errors
+    /// The socket cannot be used. The text names it and a remedy.
+    pub(crate) fn start(
+        hub: Arc<SharedHub>,
+        settings: &Settings,
+        takes_over: bool,
+        log: impl Fn(&str) + 'static,
+    ) -> Result<Publishing, String> {
+        let path = settings.hub_socket();
+        let bound = match bind(&path) {
+            Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
+            bound => Some(bound.map_err(|error| error.to_string())?),
+        };
+        Ok(Publishing(spawn_local(async move {
+            let served = async {
+                let (listener, file) = match bound {
+                    Some(bound) => bound,
+                    None => take_over(&path).await?,
+                };
+                let _file = file;
+                listener.set_nonblocking(true)?;
+                accept(hub, UnixListener::from_std(listener)?).await;
+                Ok::<(), io::Error>(())
+            };
+            if let Err(error) = served.await {
+                log(&format!("nothing can be published any more: {error}"));
+            }
+        })))
+    }
+
+    /// Gives the socket up, to another program.
+    pub(crate) fn stop(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn bind(path: &Path) -> io::Result<(StdListener, LocalSocketFile)> {
+    control::bind_local(path, "hub socket", "hub.socket")
+}
+
+async fn take_over(path: &Path) -> io::Result<(StdListener, LocalSocketFile)> {
+    loop {
+        match bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => tokio::time::sleep(TAKE_OVER).await,
+            bound => return bound,
+        }
+    }
+}
+
+async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.try_join_next().is_some() {}
+        if tasks.len() >= CONNECTIONS {
+            tasks.join_next().await;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let hub = hub.clone();
+                tasks.spawn_local(async move {
+                    // A process that has gone needs no answer.
+                    let _ = converse(&hub, stream).await;
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT).await,
+        }
+    }
+}
+
+async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
+    let mut bytes = BytesMut::new();
+    loop {
+        let head = match PublicationHead::parse(&bytes) {
+            Ok(head) => head,
+            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
+        };
+        if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
+            while hub.is_behind() {
+                tokio::time::sleep(BEHIND).await;
+            }
+            let answer = match head.split(&bytes) {
+                Ok((name, payload)) => format!("OK {} {}\n", hub.epoch, hub.publish(name, payload)),
+                Err(why) => format!("ERROR {why}\n"),
+            };
+            bytes.advance(head.length());
+            stream.write_all(answer.as_bytes()).await?;
+            continue;
+        }
+        if bytes.is_empty() {
+            bytes = BytesMut::new();
+            stream.readable().await?;
+        }
+        bytes.reserve(READ);
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The hub of live pages: WebSockets of Action Cable that the server itself holds.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::entry::{Category, long};
+use super::section::section;
+use crate::kind::Completion;
+use crate::kind::numbers::{Count, Period, Size};
+use crate::kind::texts::{Path, RequestPath, TicketSecret};
+use crate::kind::wrappers::{Maybe, OrOff};
+
+section! { Category::Hub;
+    /// The hub of live pages (docs/live-pages.md).
+    Hub:
+
+    /// Path of the WebSockets of Action Cable that the server holds
+    path: Option<String> = OrOff(RequestPath), {
+        key: "hub.path",
+        flags: &[long("hub-path", "PATH")],
+        default: "off",
+        more: "The app's mount path, usually /cable. The app then gets a request for each connection, subscription, action and end \
+               instead of the WebSocket. docs/live-pages.md describes it.",
+        known_as: &["cable", "cable_path", "mount_path"],
+    }
+    /// Secret of Turbo's signed stream names, so that they need no Ruby
+    secret: Option<String> = Maybe(TicketSecret), {
+        key: "hub.secret",
+        flags: &[long("hub-secret", "SECRET")],
+        default_shown: Some("none: the app checks the names"),
+        more: "The same as Turbo.signed_stream_verifier_key in the app.",
+        secret: true,
+        known_as: &["anycable_secret", "turbo_streams_secret"],
+    }
+    /// Maximum number of requests of the hub that the app has at a time
+    calls: u32 = Count { min: 1, max: 10_000 }, {
+        key: "hub.calls",
+        flags: &[long("hub-calls", "NUMBER")],
+        default: "8",
+        more: "Further ones wait in the hub, so that clients that all connect at once leave seats for other requests.",
+        known_as: &["rpc_concurrency"],
+    }
+    /// Unix socket on which processes of the app publish
+    socket: Option<PathBuf> = Maybe(Path(Completion::File)), {
+        key: "hub.socket",
+        flags: &[long("hub-socket", "PATH")],
+        default_shown: Some("tmp/firebrick-hub.sock in the app's directory"),
+        more: "Only the server's user can use it. Workers and services find it by FIREBRICK_HUB, other processes by its default path or \
+               by `socket` in cable.yml.",
+    }
+    /// How long messages are kept for clients that connect again
+    history: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(86_400) }, {
+        key: "hub.history",
+        flags: &[long("hub-history", "TIME")],
+        default: "5m",
+        known_as: &["history_ttl"],
+    }
+    /// Maximum number of kept messages of a stream
+    history_messages: u32 = Count { min: 0, max: 1_000_000 }, {
+        key: "hub.history_messages",
+        flags: &[long("hub-history-messages", "NUMBER")],
+        default: "1000",
+        known_as: &["history_limit"],
+    }
+    /// Memory for the kept messages of all streams
+    history_memory: u64 = Size { min: 0, max: 1 << 40 }, {
+        key: "hub.history_memory",
+        flags: &[long("hub-history-memory", "SIZE")],
+        default: "64MiB",
+    }
+    /// Maximum size of a message from a client
+    max_message: u64 = Size { min: 1 << 10, max: 1 << 20 }, {
+        key: "hub.max_message",
+        flags: &[long("hub-max-message", "SIZE")],
+        default: "64KiB",
+        more: "A larger one closes the WebSocket with status 1009.",
+        known_as: &["max_message_size"],
+    }
+    /// Maximum number of subscriptions of a client
+    max_subscriptions: u32 = Count { min: 1, max: 10_000 }, {
+        key: "hub.max_subscriptions",
+        flags: &[long("hub-max-subscriptions", "NUMBER")],
+        default: "100",
+        more: "Further subscriptions are rejected.",
+    }
+    /// Maximum number of bytes that wait for a client that does not read
+    client_queue: u64 = Size { min: 4 << 10, max: 1 << 30 }, {
+        key: "hub.client_queue",
+        flags: &[long("hub-client-queue", "SIZE")],
+        default: "1MiB",
+        more: "A client with more is closed with status 1008, and can resume when it connects again.",
+    }
+}

@@ -1,0 +1,342 @@
+# frozen_string_literal: true
+
+# Live pages: the front holds the WebSockets of a Rails app's Action Cable.
+
+require "json"
+require "open3"
+require "support/cable_client"
+require "support/rails_app"
+require "support/tls_case"
+require "support/upgrading"
+
+class HubTest < TlsCase
+  include Upgrading
+
+  ROOM = { channel: "LiveChannel", room: "1" }.freeze
+  APP = File.expand_path("apps/rails_hub", __dir__)
+
+  def setup
+    super
+    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    @clients = []
+  end
+
+  def teardown
+    @clients.each(&:close)
+    super
+  end
+
+  # upgradable:: a server that a new program can replace
+  def hub(workers: 2, settings: {}, env: {}, extra: {}, upgradable: false, **options)
+    names = Dir.glob("**/*", base: APP).select { |file| File.file?(File.join(APP, file)) }
+    files = names.to_h { |file| [file, File.binread(File.join(APP, file))] }
+    settings = { hub: { path: "/cable" }, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
+    options = { workers: workers, **RailsApp.options(files: files.merge(extra), env: env, settings: settings), **options }
+    upgradable ? launch(app: nil, **options) : start(**options)
+  end
+
+  def client(own, **options)
+    CableClient.new(own, **options).tap { |one| @clients << one }
+  end
+
+  # A client that is subscribed to the room.
+  def listener(own, channel = ROOM, **options)
+    client(own, **options).tap do |one|
+      one.wait_for(type: "welcome")
+      one.subscribe(channel)
+      one.wait_for(type: "confirm_subscription", identifier: JSON.generate(channel))
+    end
+  end
+
+  FORM = { "Content-Type" => "application/x-www-form-urlencoded", "Host" => "127.0.0.1" }.freeze
+
+  def publish(own, text, stream: "room:1")
+    assert_status 204, post("/hub/publish", "stream=#{stream}&text=#{text}", to: own, headers: FORM)
+  end
+
+  it "runs the app's channels, wherever their calls go" do
+    own = hub
+    one = listener(own)
+    assert_equal "hello ann", one.wait_for(message: { welcome: "hello ann" }).dig("message", "welcome")
+    counts = Array.new(6) do |i|
+      one.perform(ROOM, "count")
+      one.wait_for(message: { count: i + 1 })["message"].tap { |count| Process.kill("KILL", count["pid"]) if i == 2 }
+    end
+    assert_operator counts.map { |count| count["pid"] }.uniq.size, :>, 1, "several workers have served the client"
+    assert_equal 1, counts.map { |count| count["first"] }.uniq.size, "variables travel"
+    other = listener(own, path: "/cable?user=bob")
+    other.perform(ROOM, "say", text: "hi")
+    [one, other].each { |each| each.wait_for(identifier: JSON.generate(ROOM), message: { "said" => "hi" }) }
+    other.perform(ROOM, "move", room: "2")
+    publish(own, "two", stream: "room:2")
+    publish(own, "one")
+    other.wait_for(message: { said: "two" })
+    one.wait_for(message: { said: "one" })
+    refute_includes other.received, { "said" => "one" }
+    other.perform(ROOM, "stop")
+    other.perform(ROOM, "count")
+    other.wait_for(message: { count: 1 })
+    publish(own, "later", stream: "room:2")
+    other.listen(0.3)
+    refute_includes other.received, { "said" => "later" }
+  end
+
+  { "fibers" => { fibers: 10, threads: "1:1" }, "plain Ruby" => { env: { "FIREBRICK_PURE" => "1" } } }.each do |seats, options|
+    it "calls workers with #{seats}" do
+      skip "fibers are CRuby's" if seats == "fibers" && !Server.cruby?
+      own = hub(**options)
+      clients = Array.new(5) { |i| listener(own, path: "/cable?user=#{i}") }
+      clients.each { |one| one.perform(ROOM, "say", text: "from one") }
+      clients.each { |one| one.wait { one.received.count { |message| message["said"] == "from one" } == 5 } }
+      clients.first.perform(ROOM, "count")
+      clients.first.wait_for(message: { count: 1, user: "0" })
+    end
+  end
+
+  it "rejects, ends, and tells the app of ends" do
+    own = hub
+    refused = client(own, path: "/cable")
+    assert_equal "unauthorized", refused.wait_for(type: "disconnect", reconnect: false)["reason"]
+    refused.wait_for_close
+    watcher = listener(own, { channel: "EndsChannel" }, path: "/cable?user=eve")
+    one = client(own)
+    one.wait_for(type: "welcome")
+    one.subscribe({ channel: "LiveChannel", room: "secret" })
+    one.wait_for(type: "reject_subscription", identifier: JSON.generate(channel: "LiveChannel", room: "secret"))
+    one.subscribe({ channel: "LiveChannel", room: "broken" })
+    one.subscribe({ channel: "NoChannel" })
+    one.subscribe(ROOM)
+    one.wait_for(type: "confirm_subscription")
+    one.perform(ROOM, "fail")
+    one.perform(ROOM, "no_such_action")
+    one.perform(ROOM, "count")
+    one.wait_for(message: { count: 1 })
+    one.command("unsubscribe", ROOM)
+    watcher.wait_for(message: { unsubscribed: "1", count: 1 })
+    publish(own, "nobody")
+    one.subscribe(ROOM)
+    one.wait { one.messages.count { |message| message["type"] == "confirm_subscription" } == 2 }
+    refute_includes one.received, { "said" => "nobody" }
+    one.close
+    watcher.wait_for(message: { left: "ann" })
+    assert_equal(2, watcher.received.count { |message| message["unsubscribed"] == "1" })
+    left = listener(own)
+    left.perform(ROOM, "leave")
+    left.wait_for(type: "disconnect", reason: "enough", reconnect: false)
+    assert_equal 1000, left.wait_for_close
+    ended = listener(own)
+    assert_status 204, post("/hub/disconnect", "user=ann", to: own, headers: FORM)
+    ended.wait_for(type: "disconnect", reason: "remote")
+    ended.wait_for_close
+  end
+
+  it "looks records up again, and survives a worker that dies in an action" do
+    own = hub
+    assert_status 204, post("/hub/publish_entry", "text=zed", to: own, headers: FORM)
+    one = listener(own, path: "/cable?user=zed")
+    assert_status 204, post("/hub/publish_entry", "text=zed", to: own, headers: FORM)
+    one.wait { one.received.any? { |message| message["about"] } }
+    one.perform(ROOM, "stall")
+    file = own.path("tmp/stalling")
+    wait_until("the action to stall") { File.size?(file) }
+    Process.kill("KILL", Integer(File.read(file)))
+    one.perform(ROOM, "count")
+    one.wait_for(message: { count: 1, entry: "zed" })
+    assert_nil one.closed
+    wait_until("the lost action to be logged") { own.stderr.include?("hub: perform: the app responds with status 502") }
+    assert_equal 1, own.stats.dig("hub", "failed_calls")
+  end
+
+  it "shows channels the handshake of the client" do
+    own = hub
+    response = post("/hub/sign_in", "user=carol", to: own, headers: FORM)
+    cookies = response.headers.to_a.select { |name, _| name.casecmp?("set-cookie") }.map { |_, value| value[/\A[^;]+/] }
+    one = listener(own, path: "/cable", fields: { "Cookie" => cookies.join("; "), "User-Agent" => "a test", "Host" => "127.0.0.1" })
+    one.perform(ROOM, "show")
+    seen = one.wait { one.received.find { |message| message.key?("cookie") } }
+    assert_equal({ "cookie" => "crumbs", "agent" => "a test", "method" => "GET", "session" => "from the session" }, seen)
+    assert_equal "hello carol", one.received.first["welcome"]
+    elsewhere = client(own, fields: { "Origin" => "http://elsewhere.test" })
+    assert_equal 404, elsewhere.socket.status
+  end
+
+  it "keeps sockets open over reloads and killed workers, without losing or doubling a message" do
+    own = hub
+    clients = Array.new(4) { |i| listener(own, path: "/cable?user=u#{i}", protocol: i.odd? ? CableClient::EXTENDED : CableClient::BASIC) }
+    texts = Queue.new
+    writer = Thread.new do
+      300.times do |i|
+        post("/hub/publish", "stream=room:1&text=m#{i}", to: own, headers: FORM)
+          .then { |response| texts << "m#{i}" if response.status == 204 }
+        sleep 0.02
+      rescue Minitest::Assertion, SystemCallError, IOError
+        next
+      end
+    end
+    out, err, code = own.command_line("reload", own.dir)
+    assert_equal 0, code, "#{out}#{err}"
+    Process.kill("KILL", own.stats["workers"].find { |worker| worker["state"] == "ready" }["pid"])
+    writer.join
+    sent = Array.new(texts.size) { texts.pop }
+    assert_operator sent.size, :>, 250
+    clients.each do |one|
+      one.wait { (sent - one.received.map { |message| message["said"] }).empty? }
+      said = one.received.map { |message| message["said"] }.compact
+      assert_equal said.uniq, said, "no message twice"
+      assert_equal said.sort_by { |text| text[1..].to_i }, said, "in order"
+      one.perform(ROOM, "count")
+      one.wait_for(message: { count: 1 })
+      assert_nil one.closed
+    end
+    offsets = clients[1].messages.map { |message| message["offset"] }.compact
+    assert_equal (offsets.first..offsets.last).to_a, offsets
+  end
+
+  it "resumes a client that was away, or says that it cannot" do
+    own = hub(settings: { hub: { history_messages: 5 } })
+    one = listener(own, protocol: CableClient::EXTENDED)
+    publish(own, "a")
+    position = one.wait_for(message: { said: "a" })
+    assert_equal "room:1", position["stream_id"]
+    one.close
+    %w[b c].each { |text| publish(own, text) }
+    history = { streams: { "room:1" => position.slice("epoch", "offset") } }
+    back = client(own, protocol: CableClient::EXTENDED)
+    back.wait_for(type: "welcome")
+    back.subscribe(ROOM, history: history)
+    back.wait_for(type: "confirm_history")
+    assert_equal %w[b c], back.received.map { |message| message["said"] }.compact
+    publish(own, "d")
+    back.wait_for(message: { said: "d" })
+    %w[e f g].each { |text| publish(own, text) }
+    late = client(own, protocol: CableClient::EXTENDED)
+    late.wait_for(type: "welcome")
+    late.subscribe(ROOM, history: history)
+    late.wait_for(type: "reject_history")
+    assert_empty(late.received.map { |message| message["said"] }.compact)
+    late.command("history", ROOM, history: { since: Time.now.to_i - 3600 })
+    late.wait { late.messages.count { |message| message["type"] == "reject_history" } == 2 }
+  end
+
+  it "takes messages from any process of the app" do
+    own = hub
+    one = listener(own)
+    environment = RailsApp::ENVIRONMENT.merge("RUBYLIB" => File.join(Server::ROOT, "worker/lib"), "RAILS_ENV" => "production", "RACK_ENV" => "production")
+    script = 'ActionCable.server.broadcast("room:1", { said: "from a task" })'
+    out, status = Open3.capture2e(environment, "ruby", "bin/rails", "runner", script, chdir: own.dir)
+    assert status.success?, out
+    one.wait_for(message: { said: "from a task" })
+    socket = UNIXSocket.new(File.join(own.dir, "tmp/firebrick-hub.sock"))
+    socket.write("PUBLISH 6 2\nroom:1{}PUBLISH 6 1\nroom:1{")
+    assert_match(/\AOK \h{12} \d+\n\z/, socket.gets)
+    assert_match(/\AERROR the message for "room:1" is not JSON/, socket.gets)
+    socket.write("HELLO\n")
+    assert_match(/\AERROR expected PUBLISH/, socket.gets)
+    assert_nil socket.gets
+  end
+
+  it "checks signed streams of Turbo without the app" do
+    require "active_support"
+    require "active_support/message_verifier"
+    secret = "0123456789abcdef" * 4
+    own = hub(settings: { hub: { secret: secret } })
+    signed = ActiveSupport::MessageVerifier.new(secret, digest: "SHA256", serializer: JSON).generate("messages")
+    channel = { channel: "Turbo::StreamsChannel", signed_stream_name: signed }
+    one = listener(own, channel)
+    publish(own, "turbo", stream: "messages")
+    one.wait_for(identifier: JSON.generate(channel), message: { said: "turbo" })
+    forged = channel.merge(signed_stream_name: signed.sub(/.\z/) { |digit| digit == "0" ? "1" : "0" })
+    one.subscribe(forged)
+    one.wait_for(type: "reject_subscription", identifier: JSON.generate(forged))
+  end
+
+  it "keeps to its limits" do
+    own = hub(settings: { hub: { max_message: "1KiB", max_subscriptions: 2, client_queue: "256KiB" } })
+    one = client(own)
+    one.wait_for(type: "welcome")
+    3.times { |i| one.subscribe({ channel: "LiveChannel", room: i.to_s }) }
+    one.wait_for(type: "reject_subscription", identifier: JSON.generate(channel: "LiveChannel", room: "2"))
+    one.send_text("x")
+    one.perform({ channel: "LiveChannel", room: "0" }, "count")
+    one.wait_for(message: { count: 1 })
+    one.send_text("x" * 2000)
+    assert_equal 1009, one.wait_for_close
+    binary = client(own)
+    binary.wait_for(type: "welcome")
+    binary.socket.write(WebSocket.frame("x", opcode: 2))
+    assert_equal 1003, binary.wait_for_close
+    slow = listener(own)
+    text = "t" * 60_000
+    quick = listener(own, path: "/cable?user=quick", protocol: CableClient::EXTENDED)
+    wait_until("the slow client to be closed", within: 30) do
+      publish(own, text)
+      quick.listen(0.05)
+      own.stats.dig("hub", "slow") == 1
+    end
+    assert_nil quick.closed
+    slow.wait_for_close
+    assert_equal 1008, slow.closed
+    assert_equal "slow_client", slow.messages.last["reason"]
+    plain = get("/cable", to: own)
+    assert_status 426, plain
+    assert_equal 400, client(own, protocol: "graphql-ws").socket.status
+  end
+
+  it "sends pings without the app, and shows its figures" do
+    own = hub
+    one = listener(own)
+    before = own.stats["hub"]
+    one.wait { one.pings.size >= 2 }
+    assert_in_delta 3, one.pings[1]["message"] - one.pings[0]["message"], 1
+    publish(own, "x")
+    one.wait_for(message: { said: "x" })
+    figures = own.stats["hub"]
+    assert_equal before["calls"], figures["calls"]
+    assert_equal [1, 1, 1], figures.values_at("clients", "subscriptions", "published")
+    out, err, code = own.command_line("hub", own.dir)
+    assert_equal 0, code, err
+    assert_match(/clients +1 of 1 since the start; 1 subscriptions/, out)
+    assert_match(/^room:1 +1 +1 +1 /, out)
+    assert_equal 1, JSON.parse(own.command_line("hub", own.dir, "--json").first).dig("hub", "clients")
+  end
+
+  it "hands over to a new program, whose clients get the messages from then on" do
+    own = hub(upgradable: true)
+    one = listener(own)
+    out = assert_upgrades(own, follow: false)
+    one.wait_for(type: "disconnect", reason: "server_restart", reconnect: true)
+    assert_equal 1012, one.wait_for_close
+    own.follow(new_pid(out))
+    back = listener(own)
+    publish(own, "after")
+    back.wait_for(message: { said: "after" })
+  end
+
+  it "tells clients to connect again when the server ends" do
+    own = hub
+    watcher = listener(own, { channel: "EndsChannel" }, path: "/cable?user=eve")
+    own.signal("TERM")
+    watcher.wait_for(type: "disconnect", reason: "server_restart", reconnect: true)
+    assert_equal 1012, watcher.wait_for_close
+  end
+
+  WebSocket::VERSIONS.each do |version|
+    it "serves #{version}" do
+      skip "needs Go" if version == "HTTP/3" && !QuicGo.client
+      own = hub(binds: WebSocket::BINDS, extra: pair("own", "localhost", "127.0.0.1"))
+      one = listener(own, version: version)
+      one.perform(ROOM, "count")
+      one.wait_for(message: { count: 1 })
+      publish(own, "over #{version[-1]}")
+      one.wait_for(message: { said: "over #{version[-1]}" })
+      one.send_text("x" * 65_500)
+      begin
+        one.send_text("x" * 65_500 * 2)
+      rescue Errno::EPIPE
+        # The server has closed the stream before the whole message was written.
+        nil
+      end
+      assert_equal 1009, one.wait_for_close
+    end
+  end
+end

@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Firebrick
+  module Hub
+    # The answer to a call (`server/front/src/hub/call.rs`).
+    class Answer
+      HEADERS = { "content-type" => "application/json", "firebrick-hub" => "1" }.freeze
+
+      def initialize
+        @fields = { transmissions: [], streams: [], stopped: [] }
+      end
+
+      def transmit(text)
+        @fields[:transmissions] << text
+      end
+
+      def close
+        @fields[:closed] = true
+      end
+
+      def stream(name)
+        @fields[:streams] << name
+      end
+
+      # Streams that have begun in this call are left out instead.
+      def stop(name)
+        @fields[:stopped] << name unless @fields[:streams].delete(name)
+      end
+
+      def stop_all
+        @fields[:streams].clear
+        @fields[:stopped_all] = true
+      end
+
+      # Adds fields: `connection`, `channel`, `remote`, `rejected`. nil leaves one out.
+      def add(fields)
+        @fields.update(fields.compact)
+      end
+
+      def response
+        [200, HEADERS.dup, [JSON.generate(@fields)]]
+      end
+    end
+  end
+end

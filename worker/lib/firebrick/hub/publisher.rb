@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Firebrick
+  module Hub
+    # There is no server that takes messages.
+    class Unreachable < StandardError
+      def initialize(path, error)
+        super("cannot publish on #{path}: #{error.message}. Is the server running, with hub.path in its " \
+              "firebrick.toml? Another path of its socket (hub.socket) belongs into config/cable.yml, too (socket)")
+      end
+    end
+
+    # The front has refused a message.
+    class Refused < StandardError
+    end
+
+    # Publishes messages on the front's Unix socket.
+    #
+    # Contract: `publish` returns when the message has its number, so the messages of a process keep their order.
+    # Threads take turns. A process that was forked connects by itself. While the server is replaced by an upgrade, the
+    # message waits up to PATIENCE; a process that has never reached a server waits up to IMPATIENCE.
+    class Publisher
+      PATIENCE = 5
+      IMPATIENCE = 0.5
+      PAUSE = 0.05
+      # The front is not there, or has ended.
+      GONE = [Errno::ENOENT, Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE, EOFError].freeze
+
+      def initialize(path)
+        @path = path
+        @lock = Mutex.new
+        @reached = false
+      end
+
+      # Returns epoch and offset of the message.
+      def publish(stream, payload)
+        text = +"PUBLISH #{stream.bytesize} #{payload.bytesize}\n".b
+        text << stream.b << payload.b
+        @lock.synchronize { read(exchange(text)) }
+      end
+
+      def close
+        @lock.synchronize { disconnect }
+      end
+
+      private
+
+      def exchange(text)
+        deadline = now + (@reached ? PATIENCE : IMPATIENCE)
+        begin
+          ask(text)
+        rescue EOFError, SystemCallError => e
+          disconnect
+          raise Unreachable.new(@path, e) unless GONE.include?(e.class) && now < deadline
+
+          sleep PAUSE
+          retry
+        end
+      end
+
+      def ask(text)
+        connect
+        @socket.write(text)
+        @socket.gets("\n", 4096) || raise(EOFError, "the server has ended")
+      end
+
+      def connect
+        return if @socket && @pid == Process.pid
+
+        @socket = UNIXSocket.new(@path)
+        @pid = Process.pid
+        @reached = true
+      end
+
+      # A child's copy of the socket is the parent's, too.
+      def disconnect
+        @socket&.close
+        @socket = nil
+      end
+
+      def read(line)
+        word, *values = line.chomp.split(" ", 3)
+        return [values[0], Integer(values[1])] if word == "OK"
+
+        # After a mistake in the first line the front closes the connection.
+        disconnect
+        raise Refused, line.chomp.delete_prefix("ERROR ")
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+    end
+  end
+end
