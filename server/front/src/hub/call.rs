@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 const MARK: &[u8] = b"firebrick.hub";
 /// The most bytes of an answer.
 const LONGEST_ANSWER: usize = 4 << 20;
-/// How often a call is tried that had no effect, or may have one twice, and the pause between two attempts.
+/// The most attempts of a call that had no effect or may be repeated, and the pause between two of them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
