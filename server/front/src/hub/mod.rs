@@ -112,9 +112,11 @@ impl SharedHub {
     fn publish(&self, name: &str, payload: &str) -> u64 {
         count(&self.counts.published);
         self.streams().publish(name, payload.into(), now_ms(), &mut |thread, message| {
-            // A thread that has ended has no clients.
-            if self.mailboxes[usize::from(thread)].send(message.clone()).is_ok() {
-                count(&self.counts.backlog);
+            // Counted first: the thread may have it before this returns.
+            count(&self.counts.backlog);
+            if self.mailboxes[usize::from(thread)].send(message.clone()).is_err() {
+                // A thread that has ended has no clients.
+                uncount(&self.counts.backlog);
             }
         })
     }
