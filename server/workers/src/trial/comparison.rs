@@ -26,6 +26,8 @@ pub struct ReleaseComparison {
     routes: Mutex<HashMap<Arc<str>, [RouteSide; 2]>>,
     /// The first requests of a route that say nothing about its figures, in the workers of either release.
     warming: [u64; 2],
+    /// Whether workers serve several requests at a time, which divide the counts of their process.
+    divided: bool,
     /// The advice of the summary when it cannot tell.
     advice: &'static str,
 }
@@ -34,7 +36,8 @@ pub struct ReleaseComparison {
 impl Default for ReleaseComparison {
     fn default() -> ReleaseComparison {
         let (on_trial, routes) = (AtomicU64::new(0), Mutex::default());
-        ReleaseComparison { on_trial, routes, warming: [WARMING, 0], advice: "a longer `reload.watch` tells" }
+        let advice = "a longer `reload.watch` tells";
+        ReleaseComparison { on_trial, routes, warming: [WARMING, 0], divided: true, advice }
     }
 }
 
@@ -43,10 +46,11 @@ const NEW: usize = 0;
 const OLD: usize = 1;
 
 impl ReleaseComparison {
-    /// Creates a comparison of copies, which go to two workers that are equally cold, for `warming` requests of each route.
+    /// Creates a comparison of copies, which go to two workers that are equally cold, for `warming` requests of each route,
+    /// one at a time.
     pub(crate) fn of_copies(warming: u64) -> ReleaseComparison {
         let advice = "a longer `--shadow` tells";
-        ReleaseComparison { warming: [warming; 2], advice, ..ReleaseComparison::default() }
+        ReleaseComparison { warming: [warming; 2], divided: false, advice, ..ReleaseComparison::default() }
     }
 
     /// Starts a trial of this worker.
@@ -100,7 +104,8 @@ impl ReleaseComparison {
     pub fn against(&self) -> Option<String> {
         let routes = self.routes();
         let alarm = alarm(&routes);
-        let (route, finding) = worst(&routes, alarm).filter(|(_, finding)| finding.log_evidence >= alarm)?;
+        let (route, finding) =
+            self.worst(&routes, alarm).filter(|(_, finding)| finding.log_evidence >= alarm)?;
         Some(format!("{route} {} ({})", finding.text, chance(log_odds(&finding, alarm))))
     }
 
@@ -127,7 +132,7 @@ impl ReleaseComparison {
             let rest = if few.len() > NAMED { ", …" } else { "" };
             parts.push(format!("{} with too few requests to tell ({}{rest})", few.len(), named.join(", ")));
         }
-        if let Some(text) = suspicious(&routes) {
+        if let Some(text) = self.suspicion(&routes) {
             parts.push(format!("suspicious: {text}; {}", self.advice));
         }
         Some(parts.join(", "))
@@ -135,15 +140,35 @@ impl ReleaseComparison {
 
     /// Returns what speaks against the new release: as a sentence with its odds, if those are worth a mention.
     pub fn suspicious(&self) -> Option<String> {
-        suspicious(&self.routes())
+        self.suspicion(&self.routes())
     }
 
     /// Returns the route and the finding that speak most against the new release, however little that is; `None` if nothing does.
     pub fn suspect(&self) -> Option<String> {
         let routes = self.routes();
         let (route, finding) =
-            worst(&routes, alarm(&routes)).filter(|(_, finding)| finding.log_evidence > 0.0)?;
+            self.worst(&routes, alarm(&routes)).filter(|(_, finding)| finding.log_evidence > 0.0)?;
         Some(format!("{route} {}", finding.text))
+    }
+
+    /// Returns the finding that speaks most against the new release.
+    fn worst<'a>(
+        &self,
+        routes: &'a HashMap<Arc<str>, [RouteSide; 2]>,
+        alarm: f64,
+    ) -> Option<(&'a Arc<str>, TrialFinding)> {
+        let findings = routes
+            .iter()
+            .filter_map(|(route, [new, old])| Some((route, findings::worst(new, old, alarm, self.divided)?)));
+        findings.max_by(|(_, one), (_, other)| one.log_evidence.total_cmp(&other.log_evidence))
+    }
+
+    /// Returns the route and the finding that speak most against the new release, with the odds, if those are worth a mention.
+    fn suspicion(&self, routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> Option<String> {
+        let alarm = alarm(routes);
+        let (route, finding) = self.worst(routes, alarm)?;
+        let odds = log_odds(&finding, alarm);
+        (odds >= SUSPICIOUS).then(|| format!("{route} {} ({})", finding.text, chance(odds)))
     }
 
     fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, [RouteSide; 2]>> {
@@ -155,21 +180,6 @@ impl ReleaseComparison {
 fn alarm(routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> f64 {
     let compared = routes.values().filter(|[new, old]| new.requests > 0 && old.requests > 0).count();
     (compared.max(1) as f64 / FALSE_ALARMS).ln()
-}
-
-/// Returns the finding that speaks most against the new release.
-fn worst(routes: &HashMap<Arc<str>, [RouteSide; 2]>, alarm: f64) -> Option<(&Arc<str>, TrialFinding)> {
-    let findings =
-        routes.iter().filter_map(|(route, [new, old])| Some((route, findings::worst(new, old, alarm)?)));
-    findings.max_by(|(_, one), (_, other)| one.log_evidence.total_cmp(&other.log_evidence))
-}
-
-/// Returns the route and the finding that speak most against the new release, with the odds, if those are worth a mention.
-fn suspicious(routes: &HashMap<Arc<str>, [RouteSide; 2]>) -> Option<String> {
-    let alarm = alarm(routes);
-    let (route, finding) = worst(routes, alarm)?;
-    let odds = log_odds(&finding, alarm);
-    (odds >= SUSPICIOUS).then(|| format!("{route} {} ({})", finding.text, chance(odds)))
 }
 
 /// Returns how many more requests of a route the new release would need before a route that has become clearly slower is seen.
@@ -264,7 +274,7 @@ mod tests {
                 ..s
             }),
             ("many queries", 4_000, |_, s| TrialSample { queries: Some(40), ..s }),
-            ("more objects", 4_000, |_, s| TrialSample { allocations: s.allocations.map(|n| n * 2), ..s }),
+            ("more objects", 4_000, |_, s| TrialSample { allocations: s.allocations.map(|n| n * 3), ..s }),
         ];
         for (name, most, change) in planted {
             for seed in 0..5 {

@@ -14,6 +14,10 @@ struct Question {
     part: f64,
 }
 
+/// The margin of allocations where workers serve several requests at a time: twice as many. Ruby counts them for the process, and a
+/// request's part is that of the processor time, so it depends on the requests beside it, which are fewer in a new worker.
+const DIVIDED: usize = 9;
+
 /// The part of the failures.
 const FAILURES: f64 = 0.4;
 
@@ -40,15 +44,16 @@ pub(super) struct TrialFinding {
 }
 
 /// Returns the finding about a route that speaks most against the new release, or, of those whose evidence is `alarm` or more (a logarithm), the
-/// one that may be the cause of the others. `None` if one of the releases had no requests.
-pub(super) fn worst(new: &RouteSide, old: &RouteSide, alarm: f64) -> Option<TrialFinding> {
+/// one that may be the cause of the others. `None` if one of the releases had no requests. `divided`: a worker serves several requests at a time.
+pub(super) fn worst(new: &RouteSide, old: &RouteSide, alarm: f64, divided: bool) -> Option<TrialFinding> {
     if new.requests == 0 || old.requests == 0 {
         return None;
     }
     let failed = |side: &RouteSide| EventCounts { events: side.failures, requests: side.requests };
     let failures = (None, FAILURES.ln() + log_evidence(failed(new), failed(old)));
-    let asked =
-        |question: &'static Question| (Some(question), question.part.ln() + question.log_evidence(new, old));
+    let asked = |question: &'static Question| {
+        (Some(question), question.part.ln() + question.log_evidence(new, old, divided))
+    };
     let all: Vec<_> = std::iter::once(failures).chain(QUESTIONS.iter().map(asked)).collect();
     let first = all.iter().find(|(_, evidence)| *evidence >= alarm);
     let (question, log_evidence) =
@@ -69,9 +74,10 @@ fn failing(new: &RouteSide, old: &RouteSide) -> String {
 }
 
 impl Question {
-    fn log_evidence(&self, new: &RouteSide, old: &RouteSide) -> f64 {
+    fn log_evidence(&self, new: &RouteSide, old: &RouteSide, divided: bool) -> f64 {
         let (new, old) = (new.spread(self.figure), old.spread(self.figure));
-        let above = new.above(old, self.quantile, self.margin);
+        let margin = if divided && self.figure == TrialFigure::Allocations { DIVIDED } else { self.margin };
+        let above = new.above(old, self.quantile, margin);
         let counts = |spread: &Spread, events| EventCounts { events, requests: spread.total() };
         log_evidence(counts(new, above.new), counts(old, above.old))
     }
@@ -124,7 +130,7 @@ mod tests {
     #[test]
     fn each_figure_is_found_and_named() {
         let old = side(300, false, |n| sample(20 + (n % 3) as u32));
-        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old, 10.0).unwrap();
+        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old, 10.0, false).unwrap();
         let good = finding(|n| sample(20 + (n % 3) as u32));
         assert!(good.log_evidence < 0.0, "{good:?}");
         let slow = finding(|n| TrialSample { cpu_us: Some(10_000), ..sample(32 + (n % 3) as u32) });
@@ -152,14 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn a_divided_count_has_to_be_twice_as_large() {
+        let of = |count, cold, objects| {
+            side(count, cold, move |_| TrialSample { allocations: Some(objects), ..sample(20) })
+        };
+        let old = of(3_000, false, 9_700);
+        let evidence =
+            |objects, divided| worst(&of(300, true, objects), &old, 10.0, divided).unwrap().log_evidence;
+        assert!(evidence(12_700, false) > 10.0 && evidence(12_700, true) < 0.0);
+        assert!(evidence(18_000, true) < 0.0 && evidence(30_000, true) > 10.0);
+    }
+
+    #[test]
     fn cold_requests_and_less_of_anything_count_for_nothing() {
         let old = side(300, false, |_| sample(20));
         let cold = side(0, true, |_| sample(500));
-        assert!(worst(&cold, &old, 9.0).unwrap().log_evidence < 0.0);
+        assert!(worst(&cold, &old, 9.0, false).unwrap().log_evidence < 0.0);
         let better = TrialSample { cpu_us: Some(10), allocations: Some(1), queries: Some(0), ..sample(1) };
         let fast = side(100, true, |_| better.clone());
-        assert!(worst(&fast, &old, 9.0).unwrap().log_evidence < 0.0);
-        assert_eq!(worst(&RouteSide::default(), &old, 9.0), None);
-        assert_eq!(worst(&cold, &RouteSide::default(), 9.0), None);
+        assert!(worst(&fast, &old, 9.0, false).unwrap().log_evidence < 0.0);
+        assert_eq!(worst(&RouteSide::default(), &old, 9.0, false), None);
+        assert_eq!(worst(&cold, &RouteSide::default(), 9.0, false), None);
     }
 }
