@@ -224,7 +224,7 @@ class ShapeLiveTest < Case
   end
 end
 
-# What was learnt outlives the server.
+# The learnt shape outlives the server.
 class ShapeKeptTest < Case
   parallel! slow: 60
 

@@ -20,7 +20,7 @@ class StatementTimeoutTest < Case
   YAML
   CONTROLLER = <<~'RUBY'
     class StatementsController < ActionController::Base
-      # What the server has been told, by process id of the connection.
+      # The limits that PostgreSQL has got, by process id of the connection.
       SHOW = "select current_setting('statement_timeout') as now, pg_backend_pid() as pid"
 
       def show

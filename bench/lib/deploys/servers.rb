@@ -102,7 +102,7 @@ module Bench
       NAME = "Firebrick, reload"
       PROGRAM = ENV["FIREBRICK"] || File.expand_path("../../../target/release/firebrick", __dir__)
 
-      # What a reload can do beyond replacing workers.
+      # The settings of a reload that does more than replace workers.
       EVERYTHING = "watch = \"5s\"\nshadow = \"3s\"\nwarm_paths = [\"/\"]\n"
 
       # settings: more lines of firebrick.toml; everything: with a shadow and a warm-up, and a longer trial.

@@ -1,12 +1,7 @@
 # frozen_string_literal: true
 
-require "fileutils"
-require "json"
-require "net/http"
-require "open3"
 require "tmpdir"
-require_relative "../failure"
-require_relative "../server"
+require_relative "../served_app"
 
 module Bench
   module Find
@@ -16,16 +11,10 @@ module Bench
     #    holds in two of three runs, and at all steps below.
     # 2. The search and the sweep use the same server, one after the other, so what changes in the machine meanwhile is a difference.
     class Comparison
-      ROOT = File.expand_path("../../..", __dir__)
+      include ServedApp
+
       # An app that waits, and one that computes: [code, workers, threads].
       APPS = { "wait" => ["sleep(0.02)", 1, 8], "compute" => ["compute(0.01)", 1, 2], "mix" => ["compute(0.004); sleep(0.016)", 1, 4] }.freeze
-      APP = <<~RUBY
-        def compute(seconds)
-          finish = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
-          nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) > finish
-        end
-        run ->(_) { %s; [200, { "content-type" => "text/plain" }, ["done"]] }
-      RUBY
       OBJECTIVE = ["p95", 0.2].freeze
       SECONDS = 15
       STEPS = (-5..6)
@@ -49,7 +38,8 @@ module Bench
       private
 
       def measure(name)
-        server = serve(name)
+        code, *shape = APPS.fetch(name)
+        server = serve(write_app(name, code), "-w {workers} -t {threads}:{threads}", shape)
         found, took = search(server.port)
         best = sweep(server.port, found)
         difference = (found / best) - 1
@@ -59,19 +49,9 @@ module Bench
         server&.stop
       end
 
-      def serve(name)
-        code, *shape = APPS.fetch(name)
-        app = File.join(@dir, name)
-        FileUtils.mkdir_p(app)
-        File.write(File.join(app, "config.ru"), format(APP, code))
-        environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir }
-        server = Server.new("#{program} serve {dir} -b tcp://127.0.0.1:{port} -e production -w {workers} -t {threads}:{threads}", log: File.join(@dir, "log"), env: environment)
-        server.start(app, shape) { |port| Net::HTTP.get_response("127.0.0.1", "/", port).body == "done" }
-      end
-
       def search(port)
         began = now
-        result = bench(port, "--find", "#{OBJECTIVE.first}<#{(OBJECTIVE.last * 1000).round}ms", "--no-stages")
+        result = bench(port, "--find", "#{OBJECTIVE.first}<#{(OBJECTIVE.last * 1000).round}ms")
         rate = result.dig("result", "rate_per_s") or raise Failure, "no rate was found: #{result['result']}"
         [rate, now - began]
       end
@@ -96,24 +76,9 @@ module Bench
 
       def holds_once?(port, rate)
         @seed = @seed.to_i + 1
-        result = bench(port, "--rate", format("%.2f/s", rate), "--arrivals", "random:#{@seed}", "-d", "#{SECONDS}s", "--no-stages", "--expect-status", "200")
+        result = bench(port, "--rate", format("%.2f/s", rate), "--arrivals", "random:#{@seed}", "-d", "#{SECONDS}s", "--expect-status", "200")
         result.dig("summary", "errors").zero? && result.dig("summary", "latency_ms", OBJECTIVE.first) < OBJECTIVE.last * 1000
       end
-
-      def bench(port, *flags)
-        file = File.join(@dir, "bench.json")
-        FileUtils.rm_f(file)
-        text, = Open3.capture2e(program, "bench", "http://127.0.0.1:#{port}/", "--json", file, *flags)
-        raise Failure, "firebrick bench #{flags.join(' ')}:\n#{text}" unless File.exist?(file)
-
-        JSON.parse(File.read(file))
-      end
-
-      def program
-        @program ||= ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } || raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
-      end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

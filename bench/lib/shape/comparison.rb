@@ -1,12 +1,7 @@
 # frozen_string_literal: true
 
-require "fileutils"
-require "json"
-require "net/http"
-require "open3"
 require "tmpdir"
-require_relative "../failure"
-require_relative "../server"
+require_relative "../served_app"
 require_relative "histogram"
 
 module Bench
@@ -17,20 +12,14 @@ module Bench
     # 2. The objective's server gets the same users until it has reached a part of that rate, or a time is over.
     # 3. Goodput is the rate of good responses within the objective. Its peak is that at the best fixed shape's rate.
     class Comparison
-      ROOT = File.expand_path("../../..", __dir__)
+      include ServedApp
+
       # Apps that wait, compute, and do both, for about 20 ms.
       APPS = {
         "wait" => "sleep(0.02)",
         "compute" => "compute(0.02)",
         "mix" => "compute(0.005); sleep(0.015)"
       }.freeze
-      APP = <<~RUBY
-        def compute(seconds)
-          finish = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
-          nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) > finish
-        end
-        run ->(_) { %s; [200, { "content-type" => "text/plain" }, ["done"]] }
-      RUBY
       CLIENTS = 32
       SHAPES = [1, 2].product([1, 2, 4, 8, 16, 32, 64]).freeze
       OBJECTIVE = 0.2
@@ -55,9 +44,7 @@ module Bench
       private
 
       def measure(name)
-        app = File.join(@dir, name)
-        FileUtils.mkdir_p(app)
-        File.write(File.join(app, "config.ru"), format(APP, APPS.fetch(name)))
+        app = write_app(name, APPS.fetch(name))
         best, rate = SHAPES.map { |shape| [shape, fixed(app, shape) { |port| closed(port) }] }.max_by(&:last)
         peak, fixed_goodput = fixed(app, best) { |port| [goodput(port, rate * 0.9), goodput(port, rate * @overload)] }
         with_objective(app) do |server|
@@ -84,12 +71,6 @@ module Bench
         server&.stop
       end
 
-      def serve(app, flags, shape)
-        environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir }
-        server = Server.new("#{program} serve {dir} -b tcp://127.0.0.1:{port} -e production #{flags}", log: File.join(@dir, "log"), env: environment)
-        server.start(app, shape) { |port| Net::HTTP.get_response("127.0.0.1", "/", port).body == "done" }
-      end
-
       # Loads the server until the rate is nearly that of the best shape. Returns the rate, and after how many seconds it was reached.
       def follow(server, best)
         began = now
@@ -110,15 +91,7 @@ module Bench
         Histogram.count_up_to(result.dig("outcome", "latency"), OBJECTIVE * 1e6) / result.dig("outcome", "seconds")
       end
 
-      def load(port, *flags, seconds: @slice)
-        file = File.join(@dir, "load.json")
-        text, = Open3.capture2e(program, "bench", "http://127.0.0.1:#{port}/", "-d", "#{seconds}s", "--expect-status", "200", "--no-stages", "--json", file, *flags)
-        raise Failure, "firebrick bench #{flags.join(' ')}:\n#{text}" unless File.exist?(file)
-
-        JSON.parse(File.read(file))
-      ensure
-        FileUtils.rm_f(file)
-      end
+      def load(port, *flags, seconds: @slice) = bench(port, "-d", "#{seconds}s", "--expect-status", "200", *flags)
 
       def control(app, command)
         text, error, status = Open3.capture3({ "XDG_RUNTIME_DIR" => @dir }, program, command, "--json", "--dir", app)
@@ -126,12 +99,6 @@ module Bench
 
         JSON.parse(text)
       end
-
-      def program
-        @program ||= ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } || raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
-      end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

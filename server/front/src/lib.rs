@@ -43,6 +43,7 @@ mod services;
 mod signals;
 mod sites;
 mod stamp;
+mod staying_client;
 mod systemd;
 mod thread;
 mod tls;

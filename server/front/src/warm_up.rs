@@ -433,7 +433,7 @@ mod tests {
         let new = RecentRequests::default();
         new.inherit(recent.handed_over().unwrap().unwrap()).unwrap();
         assert_eq!(texts(&new), texts(&recent));
-        // What decides about the next requests travels too.
+        // The counts and marks that decide about the next requests travel, too.
         for both in [&recent, &new] {
             offer(both, &request("GET", "/a/4", &cookie), &GOOD, None);
             offer(both, &request("GET", "/b?c=d", &[]), &GOOD, Some("b#show"));

@@ -8,11 +8,11 @@
 
 use super::{SharedHub, count};
 use crate::app::App;
+use crate::staying_client::StayingClient;
 use crate::whole_body;
-use handler::{Client, Departure, Exchange, Fields, Handler, Incoming, Request, Response, Span, Trace};
+use handler::{Client, Exchange, Fields, Handler, Incoming, Request, Response, Span, Trace};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The variable that marks a call.
@@ -75,17 +75,6 @@ pub(super) struct HubAnswer {
     pub(super) rejected: bool,
     /// Whether the connection ends. The transmissions say why.
     pub(super) closed: bool,
-}
-
-/// A client that stays: a call is cancelled by dropping it.
-struct StayingClient;
-
-impl Client for StayingClient {
-    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-        Poll::Pending
-    }
-
-    fn interim(&self, _: u16, _: &Fields) {}
 }
 
 /// Why there is no answer.

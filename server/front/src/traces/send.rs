@@ -3,15 +3,13 @@
 use super::config::Config;
 use super::otlp::ExportResponse;
 use super::retry::CollectorAnswer;
+use crate::staying_client::StayingClient;
 use crate::whole_body;
 use bytes::Bytes;
-use handler::{
-    Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version,
-};
+use handler::{Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version};
 use prost::Message;
 use proxy::Origin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
 /// The longest response that is read, in bytes.
@@ -70,7 +68,7 @@ impl Collector {
         let exchange = Exchange {
             request: self.request(config).into(),
             incoming: Incoming::Ready(batch),
-            client: Rc::new(Nobody),
+            client: Rc::new(StayingClient),
             trace: Rc::new(Trace::default()),
         };
         let response = self.client.ask(self.origin.clone(), exchange, target).await?;
@@ -136,15 +134,4 @@ fn explained(reason: &str) -> String {
         }
         false => reason.to_owned(),
     }
-}
-
-/// The client of the server's own requests. It never departs.
-struct Nobody;
-
-impl Client for Nobody {
-    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-        Poll::Pending
-    }
-
-    fn interim(&self, _: u16, _: &Fields) {}
 }

@@ -181,7 +181,7 @@ impl KeptShape {
     /// Returns the shape for this app under these terms.
     ///
     /// # Errors
-    /// What differs from when it was learnt.
+    /// A difference from the terms under which it was learnt.
     pub fn for_app(&self, root: &str, terms: &ShapeTerms) -> Result<LearntShape, String> {
         if self.root != root {
             return Err(format!("it was learnt with the app in {}", self.root.escape_debug()));

@@ -17,7 +17,7 @@ module ApplicationCable
 
     attr_reader :greeting
 
-    # What a channel can see of the handshake.
+    # The parts of the handshake that a channel can see.
     def seen
       { cookie: cookies[:plain], agent: request.user_agent, method: request.request_method, session: request.session[:greeting] }
     end

@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "net/http"
+require "open3"
+require_relative "failure"
+require_relative "server"
+
+module Bench
+  # A small app that waits or computes, served by Firebrick and loaded by `firebrick bench`. For classes with `@dir`, a folder of their own.
+  module ServedApp
+    ROOT = File.expand_path("../..", __dir__)
+    APP = <<~RUBY
+      def compute(seconds)
+        finish = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
+        nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) > finish
+      end
+      run ->(_) { %s; [200, { "content-type" => "text/plain" }, ["done"]] }
+    RUBY
+
+    private
+
+    # Writes the app that runs this code. Returns its folder.
+    def write_app(name, code)
+      File.join(@dir, name).tap do |folder|
+        FileUtils.mkdir_p(folder)
+        File.write(File.join(folder, "config.ru"), format(APP, code))
+      end
+    end
+
+    # Returns the server, once it responds.
+    def serve(folder, flags, shape)
+      environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir }
+      server = Server.new("#{program} serve {dir} -b tcp://127.0.0.1:{port} -e production #{flags}", log: File.join(@dir, "log"), env: environment)
+      server.start(folder, shape) { |port| Net::HTTP.get_response("127.0.0.1", "/", port).body == "done" }
+    end
+
+    # Returns the result of `firebrick bench`.
+    def bench(port, *flags)
+      file = File.join(@dir, "bench.json")
+      text, = Open3.capture2e(program, "bench", "http://127.0.0.1:#{port}/", "--no-stages", "--json", file, *flags)
+      raise Failure, "firebrick bench #{flags.join(' ')}:\n#{text}" unless File.exist?(file)
+
+      JSON.parse(File.read(file))
+    ensure
+      FileUtils.rm_f(file)
+    end
+
+    def program
+      @program ||= ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } || raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end
