@@ -6,6 +6,7 @@ require "timeout"
 require "uri"
 require_relative "failure"
 require_relative "machine"
+require_relative "program"
 
 module Bench
   # Load generators. Each has `program`, `to_s` (for the report), `warm_up` and `run`.
@@ -155,7 +156,7 @@ module Bench
         @rate = rate
       end
 
-      def program = ENV.fetch("FIREBRICK") { File.expand_path("../../target/dist/firebrick", __dir__) }
+      def program = Program.path
 
       def to_s = "firebrick bench --rate #{@rate} --arrivals random"
 

@@ -46,7 +46,7 @@ module Bench
         @streams = streams
       end
 
-      def program = File.expand_path(ENV.fetch("FIREBRICK") { File.join(__dir__, "../../target/dist/firebrick") })
+      def program = Program.path
 
       def to_s = "firebrick bench --http 3 -t1 -c#{@connections} --streams #{@streams}"
 

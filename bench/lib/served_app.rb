@@ -5,6 +5,7 @@ require "json"
 require "net/http"
 require "open3"
 require_relative "failure"
+require_relative "program"
 require_relative "server"
 
 module Bench
@@ -48,7 +49,7 @@ module Bench
     end
 
     def program
-      @program ||= ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } || raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
+      @program ||= Program.built("dist", "release")
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -80,7 +80,7 @@ end
 
 # Each case in one short round, with the peers that are installed.
 class CasesTest < Minitest::Test
-  FIREBRICK = ENV.fetch("FIREBRICK") { File.expand_path("../../target/dist/firebrick", __dir__) }
+  FIREBRICK = Bench::Program.path
 
   Bench::Protocols.all.each do |one|
     define_method("test_#{one.name}") do

@@ -6,6 +6,7 @@ require "socket"
 require "tmpdir"
 require_relative "../failure"
 require_relative "../process_tree"
+require_relative "../program"
 require_relative "app"
 
 module Bench
@@ -100,7 +101,7 @@ module Bench
 
     class Firebrick < Server
       NAME = "Firebrick, reload"
-      PROGRAM = ENV["FIREBRICK"] || File.expand_path("../../../target/release/firebrick", __dir__)
+      PROGRAM = Program.path("release")
 
       # The settings of a reload that does more than replace workers.
       EVERYTHING = "watch = \"5s\"\nshadow = \"3s\"\nwarm_paths = [\"/\"]\n"

@@ -79,7 +79,7 @@ module Bench
 
       def reload(peer)
         began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-        text, status = Open3.capture2e({ "XDG_RUNTIME_DIR" => @dir }, self.class.program, "reload", peer.instance.dir)
+        text, status = Open3.capture2e({ "XDG_RUNTIME_DIR" => @dir }, Program.built("dist", "release"), "reload", peer.instance.dir)
         raise Failure, "the reload failed:\n#{text}" unless status.success?
 
         Process.clock_gettime(Process::CLOCK_MONOTONIC) - began

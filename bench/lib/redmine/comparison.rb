@@ -9,6 +9,7 @@ require "support/postgresql"
 require "support/redmine/instance"
 require "support/redmine/pages"
 require_relative "../failure"
+require_relative "../program"
 require_relative "../server"
 require_relative "visitors"
 
@@ -37,12 +38,7 @@ module Bench
         @postgresql = postgresql
         @each_page = pages
         @pages = only ? ::Redmine::PAGES.grep(only) : ::Redmine::PAGES
-        @commands = { "puma" => PUMA, "firebrick" => "#{self.class.program} #{FIREBRICK}" }.except(*without).merge(servers)
-      end
-
-      def self.program
-        ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release}/firebrick")].max_by { |path| File.mtime(path) } ||
-          raise(Failure, "no optimised firebrick: run `make optimised`, or set FIREBRICK")
+        @commands = { "puma" => PUMA, "firebrick" => "#{Program.built('dist', 'release')} #{FIREBRICK}" }.except(*without).merge(servers)
       end
 
       def run

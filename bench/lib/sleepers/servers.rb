@@ -2,13 +2,14 @@
 
 require "shellwords"
 require "socket"
+require_relative "../program"
 
 class Sleepers
   # The servers, each with the same four paths (examples/sleepers).
   class Servers
     ROOT = File.expand_path("../../..", __dir__)
     FOLDER = File.join(ROOT, "bench/sleepers.d")
-    FIREBRICK = ENV["FIREBRICK"] || File.join(ROOT, "target/dist/firebrick")
+    FIREBRICK = Bench::Program.path
     # Descriptors of a worker, including its own.
     DESCRIPTORS = 19_000
 
