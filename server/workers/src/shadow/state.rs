@@ -214,6 +214,11 @@ impl Shadow {
         Some(verdict)
     }
 
+    /// Returns the comparison of the copies' figures, until [`Shadow::end`].
+    pub(crate) fn comparison(&self) -> &ReleaseComparison {
+        &self.comparison
+    }
+
     /// Returns what the last shadow has found, as soon as it is over.
     pub(crate) fn last(&self) -> Option<ShadowReport> {
         self.state().last.clone()

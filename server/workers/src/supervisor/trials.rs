@@ -9,7 +9,9 @@ use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
 use crate::spawner::BootConfig;
-use crate::trial::{Figures, MemoryTrend, ShareGrowth, Weighed, verdict, weigh_pair};
+use crate::trial::{
+    Figures, MemoryTrend, ProcessorWaits, ShareGrowth, Weighed, WorkerWaits, verdict, weigh_pair,
+};
 use handler::Trace;
 use queue::Tally;
 use settings::{Machine, OnDifference};
@@ -31,6 +33,7 @@ pub(super) struct Trials {
     /// The share of the worker on trial; `None` without one.
     growth: Option<ShareGrowth>,
     memory: MemoryTrend,
+    waits: ProcessorWaits,
     /// Whether a route was suspicious when the routes were compared last.
     is_suspicious: bool,
     /// When the routes are compared next.
@@ -72,8 +75,9 @@ impl Trials {
     }
 
     /// Starts the comparison from these totals.
-    fn watch(&mut self, tallies: BTreeMap<Serial, Tally>, growth: ShareGrowth) {
+    fn watch(&mut self, tallies: BTreeMap<Serial, Tally>, growth: ShareGrowth, waits: ProcessorWaits) {
         (self.begun, self.growth, self.compares_at) = (tallies, Some(growth), None);
+        self.waits = waits;
         (self.memory, self.is_suspicious) = (MemoryTrend::default(), false);
     }
 
@@ -222,8 +226,10 @@ impl Supervisor {
     pub(super) fn watch(&mut self, new: Serial, share: u32, time: Duration) {
         let tallies = self.tallies();
         let growth = ShareGrowth::new(share * 10, tallies.len(), time, Instant::now());
-        self.trials.watch(tallies, growth);
-        self.shared.comparison().begin(new);
+        let history = tallies.iter().filter(|(serial, _)| **serial != new).map(|(_, tally)| *tally).sum();
+        let waits = ProcessorWaits::since(self.processor_waits(&tallies));
+        self.trials.watch(tallies, growth, waits);
+        self.shared.comparison().begin_after(self.shared.shadow().comparison(), new, history);
     }
 
     /// Compares the requests served since the comparison began, as soon as a verdict is possible.
@@ -236,6 +242,10 @@ impl Supervisor {
         let shared = self.shared.clone();
         let comparison = shared.comparison();
         let compares = self.trials.compares(now, over);
+        // The threads of all workers are read only if there is a suspicion.
+        if compares && comparison.suspicious().is_some() {
+            comparison.set_excess_wait(self.trials.waits.excess_us(new, &self.processor_waits(&tallies)));
+        }
         let against =
             if compares { comparison.against().or_else(|| self.weigh(new, ours, &tallies)) } else { None };
         if compares {
@@ -259,6 +269,18 @@ impl Supervisor {
     /// Returns the totals of the workers of the default pool, to which a worker on trial belongs.
     pub(super) fn tallies(&self) -> BTreeMap<Serial, Tally> {
         self.shared.dispatch(PoolIndex::DEFAULT).tallies().collect()
+    }
+
+    /// Returns how long the threads of each worker of the default pool have waited for a processor, with its requests.
+    fn processor_waits(&self, tallies: &BTreeMap<Serial, Tally>) -> BTreeMap<Serial, WorkerWaits> {
+        let up = self.reconciler.rows().filter(|row| tallies.contains_key(&row.serial));
+        let waits =
+            |pid: u32| sys::process::schedules(pid.cast_signed()).map(|(_, (_, waited))| waited).sum();
+        let entry = |serial: Serial, pid: u32| WorkerWaits {
+            waited_ns: waits(pid),
+            requests: tallies[&serial].requests,
+        };
+        up.map(|row| (row.serial, entry(row.serial, row.pid))).collect()
     }
 
     /// Compares the memory of the worker on trial with that of the others of its pool. Returns the reason to revert.

@@ -1,6 +1,6 @@
 //! Compares the requests of two releases to one route.
 
-use super::odds::{EventCounts, log_evidence};
+use super::odds::{EventCounts, combined, log_evidence};
 use super::side::{RouteSide, TrialFigure};
 use super::spread::Spread;
 
@@ -34,6 +34,22 @@ const QUESTIONS: [Question; 7] = [
     Question { figure: TrialFigure::Time, quantile: 0.99, margin: 4, part: 0.1 },
 ];
 
+/// What differs between the workers apart from their code.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Circumstances {
+    /// Whether a worker serves several requests at a time, which divide the counts of their process.
+    pub(super) divided: bool,
+    /// How much longer requests of the new one wait for a processor, on average, in microseconds.
+    pub(super) excess_us: f64,
+}
+
+impl Circumstances {
+    /// Returns the excess at a quantile. Waits are about exponentially distributed; below the mean, the mean counts.
+    fn excess_at(self, quantile: f64) -> f64 {
+        self.excess_us * (-(1.0 - quantile).ln()).max(1.0)
+    }
+}
+
 /// An answer to a question: how strongly it speaks against the new release.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TrialFinding {
@@ -44,15 +60,26 @@ pub(super) struct TrialFinding {
 }
 
 /// Returns the finding about a route that speaks most against the new release, or, of those whose evidence is `alarm` or more (a logarithm), the
-/// one that may be the cause of the others. `None` if one of the releases had no requests. `divided`: a worker serves several requests at a time.
-pub(super) fn worst(new: &RouteSide, old: &RouteSide, alarm: f64, divided: bool) -> Option<TrialFinding> {
+/// one that may be the cause of the others. `None` if one of the releases had no requests. `copies`: what two other workers have served before, one
+/// request at a time.
+pub(super) fn worst(
+    new: &RouteSide,
+    old: &RouteSide,
+    copies: Option<(&RouteSide, &RouteSide)>,
+    alarm: f64,
+    circumstances: Circumstances,
+) -> Option<TrialFinding> {
     if new.requests == 0 || old.requests == 0 {
         return None;
     }
-    let failed = |side: &RouteSide| EventCounts { events: side.failures, requests: side.requests };
-    let failures = (None, FAILURES.ln() + log_evidence(failed(new), failed(old)));
+    let both = |evidence: &dyn Fn(&RouteSide, &RouteSide, Circumstances) -> f64| {
+        let here = evidence(new, old, circumstances);
+        copies.map_or(here, |(new, old)| combined(here, evidence(new, old, Circumstances::default())))
+    };
+    let failures = (None, FAILURES.ln() + both(&|new, old, _| log_evidence(failed(new), failed(old))));
     let asked = |question: &'static Question| {
-        (Some(question), question.part.ln() + question.log_evidence(new, old, divided))
+        let evidence = |new: &RouteSide, old: &RouteSide, of| question.log_evidence(new, old, of);
+        (Some(question), question.part.ln() + both(&evidence))
     };
     let all: Vec<_> = std::iter::once(failures).chain(QUESTIONS.iter().map(asked)).collect();
     let first = all.iter().find(|(_, evidence)| *evidence >= alarm);
@@ -60,6 +87,10 @@ pub(super) fn worst(new: &RouteSide, old: &RouteSide, alarm: f64, divided: bool)
         *first.or_else(|| all.iter().max_by(|one, other| one.1.total_cmp(&other.1)))?;
     let text = question.map_or_else(|| failing(new, old), |question| question.text(new, old));
     Some(TrialFinding { log_evidence, text })
+}
+
+fn failed(side: &RouteSide) -> EventCounts {
+    EventCounts { events: side.failures, requests: side.requests }
 }
 
 fn failing(new: &RouteSide, old: &RouteSide) -> String {
@@ -74,10 +105,12 @@ fn failing(new: &RouteSide, old: &RouteSide) -> String {
 }
 
 impl Question {
-    fn log_evidence(&self, new: &RouteSide, old: &RouteSide, divided: bool) -> f64 {
+    fn log_evidence(&self, new: &RouteSide, old: &RouteSide, of: Circumstances) -> f64 {
         let (new, old) = (new.spread(self.figure), old.spread(self.figure));
-        let margin = if divided && self.figure == TrialFigure::Allocations { DIVIDED } else { self.margin };
-        let above = new.above(old, self.quantile, margin);
+        let margin =
+            if of.divided && self.figure == TrialFigure::Allocations { DIVIDED } else { self.margin };
+        let excess = if self.figure == TrialFigure::Time { of.excess_at(self.quantile) } else { 0.0 };
+        let above = new.above(old, self.quantile, margin, excess);
         let counts = |spread: &Spread, events| EventCounts { events, requests: spread.total() };
         log_evidence(counts(new, above.new), counts(old, above.old))
     }
@@ -102,6 +135,8 @@ impl Question {
 mod tests {
     use super::*;
     use crate::trial::{TrialSample, WARMING};
+
+    const ALONE: Circumstances = Circumstances { divided: false, excess_us: 0.0 };
 
     fn side(count: u64, cold: bool, sample: impl Fn(u64) -> TrialSample) -> RouteSide {
         let mut side = RouteSide::default();
@@ -130,7 +165,8 @@ mod tests {
     #[test]
     fn each_figure_is_found_and_named() {
         let old = side(300, false, |n| sample(20 + (n % 3) as u32));
-        let finding = |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old, 10.0, false).unwrap();
+        let finding =
+            |of: fn(u64) -> TrialSample| worst(&side(40, true, of), &old, None, 10.0, ALONE).unwrap();
         let good = finding(|n| sample(20 + (n % 3) as u32));
         assert!(good.log_evidence < 0.0, "{good:?}");
         let slow = finding(|n| TrialSample { cpu_us: Some(10_000), ..sample(32 + (n % 3) as u32) });
@@ -163,21 +199,35 @@ mod tests {
             side(count, cold, move |_| TrialSample { allocations: Some(objects), ..sample(20) })
         };
         let old = of(3_000, false, 9_700);
-        let evidence =
-            |objects, divided| worst(&of(300, true, objects), &old, 10.0, divided).unwrap().log_evidence;
+        let evidence = |objects, divided| {
+            worst(&of(300, true, objects), &old, None, 10.0, Circumstances { divided, ..ALONE })
+                .unwrap()
+                .log_evidence
+        };
         assert!(evidence(12_700, false) > 10.0 && evidence(12_700, true) < 0.0);
         assert!(evidence(18_000, true) < 0.0 && evidence(30_000, true) > 10.0);
+    }
+
+    #[test]
+    fn waits_for_a_processor_are_not_the_releases() {
+        let old = side(3_000, false, |n| sample(18 + (n % 3) as u32));
+        let evidence = |ms: u32, excess_us: f64| {
+            let new = side(60, true, |n| TrialSample { cpu_us: Some(9_500), ..sample(ms + (n % 3) as u32) });
+            worst(&new, &old, None, 10.0, Circumstances { excess_us, ..ALONE }).unwrap().log_evidence
+        };
+        assert!(evidence(32, 0.0) > 10.0 && evidence(32, 14_000.0) < 0.0);
+        assert!(evidence(60, 14_000.0) > 10.0, "it is slower by more than that");
     }
 
     #[test]
     fn cold_requests_and_less_of_anything_count_for_nothing() {
         let old = side(300, false, |_| sample(20));
         let cold = side(0, true, |_| sample(500));
-        assert!(worst(&cold, &old, 9.0, false).unwrap().log_evidence < 0.0);
+        assert!(worst(&cold, &old, None, 9.0, ALONE).unwrap().log_evidence < 0.0);
         let better = TrialSample { cpu_us: Some(10), allocations: Some(1), queries: Some(0), ..sample(1) };
         let fast = side(100, true, |_| better.clone());
-        assert!(worst(&fast, &old, 9.0, false).unwrap().log_evidence < 0.0);
-        assert_eq!(worst(&RouteSide::default(), &old, 9.0, false), None);
-        assert_eq!(worst(&cold, &RouteSide::default(), 9.0, false), None);
+        assert!(worst(&fast, &old, None, 9.0, ALONE).unwrap().log_evidence < 0.0);
+        assert_eq!(worst(&RouteSide::default(), &old, None, 9.0, ALONE), None);
+        assert_eq!(worst(&cold, &RouteSide::default(), None, 9.0, ALONE), None);
     }
 }

@@ -9,12 +9,13 @@
 //! 2. The verdict may be asked for at any time, as often as wanted: the chance that an unchanged app is ever found worse is at most
 //!    [`FALSE_ALARMS`], over all routes and figures together ([`odds`]).
 //! 3. The first [`WARMING`] requests of a route in the new worker count for its failures only: caches and statements are cold.
-//! 4. The share of the worker grows while nothing speaks against it ([`ShareGrowth`]).
+//! 4. Time that a request of the new worker waits longer for a processor than those of the others is not the release's ([`waits`]).
+//! 5. The share of the worker grows while nothing speaks against it ([`ShareGrowth`]).
 //!    Its memory is compared as often as the routes are ([`MemoryTrend`]).
-//! 5. Without a trial, a request costs one atomic load.
+//! 6. Without a trial, a request costs one atomic load.
 //!
 //! The files: [`sample`] is one request; [`spread`] the distribution of a figure; [`odds`] the evidence in two counts; [`side`] the requests
-//! of one release and route; [`findings`] compares two sides; [`comparison`] collects, and gives the verdict; [`totals`] judges all requests together; [`weight`] the memory.
+//! of one release and route; [`findings`] compares two sides; [`comparison`] collects, and gives the verdict; [`totals`] judges all requests together; [`waits`] are those for a processor; [`weight`] judges the memory.
 
 mod comparison;
 mod findings;
@@ -25,6 +26,7 @@ mod share;
 mod side;
 mod spread;
 mod totals;
+mod waits;
 mod weight;
 
 pub use comparison::ReleaseComparison;
@@ -32,6 +34,7 @@ pub use memory::Figures;
 pub use sample::TrialSample;
 pub use share::ShareGrowth;
 pub(crate) use totals::verdict;
+pub(crate) use waits::{ProcessorWaits, WorkerWaits};
 pub use weight::{MemoryTrend, Weighed, weigh_pair};
 
 /// The probability that a reload of an unchanged app is reverted.

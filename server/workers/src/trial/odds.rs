@@ -13,7 +13,7 @@
 const RATIOS: [f64; 7] = [1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0];
 
 /// Requests, and the events among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct EventCounts {
     pub(super) events: u64,
     pub(super) requests: u64,
@@ -48,6 +48,14 @@ pub(super) fn log_evidence(new: EventCounts, old: EventCounts) -> f64 {
 
 fn more_log(events: u64, ratio: f64) -> f64 {
     events as f64 * ratio.ln()
+}
+
+/// Returns the logarithm of the evidence of two independent observations, if only the first may be valid or both: the mean of the first alone and of their
+/// product, which is an e-value again. A second observation that cannot show the fault takes little from the first.
+pub(super) fn combined(first: f64, second: f64) -> f64 {
+    let mut sum = LogSum::of(first);
+    sum.add(first + second);
+    sum.log() - std::f64::consts::LN_2
 }
 
 /// The logarithm of a sum of numbers that are too large or small for a float.
@@ -120,6 +128,13 @@ mod tests {
                 .sum();
             assert!((mean - 1.0).abs() < 1e-6, "{events} events in {new} and {old} requests: {mean}");
         }
+    }
+
+    #[test]
+    fn a_second_observation_adds_evidence_and_takes_little() {
+        assert!((combined(6.0, 5.0) - (11.0 - std::f64::consts::LN_2)).abs() < 0.01);
+        assert!((combined(9.0, -20.0) - (9.0 - std::f64::consts::LN_2)).abs() < 0.01);
+        assert_eq!(combined(3.0, 0.0), 3.0, "none");
     }
 
     proptest! {

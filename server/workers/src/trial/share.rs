@@ -20,7 +20,7 @@ struct ShareStep {
 
 /// Most of the time is spent at 5 %: a bad release is found there, before a quarter of the clients have met it.
 const STEPS: [ShareStep; 2] =
-    [ShareStep { share: 10, enough: 20, part: 8 }, ShareStep { share: 50, enough: 200, part: 2 }];
+    [ShareStep { share: 10, enough: 20, part: 8 }, ShareStep { share: 50, enough: 1000, part: 2 }];
 
 /// The growth of the share during one trial.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +65,8 @@ mod tests {
         let start = Instant::now();
         let mut growth = ShareGrowth::new(250, 2, 8 * SECOND, start);
         assert_eq!([growth.share(0, false, start), growth.share(19, false, start)], [10, 10]);
-        assert_eq!([growth.share(20, false, start), growth.share(219, false, start)], [50, 50]);
-        assert_eq!(growth.share(220, false, start), 250);
+        assert_eq!([growth.share(20, false, start), growth.share(1019, false, start)], [50, 50]);
+        assert_eq!(growth.share(1020, false, start), 250);
         let mut growth = ShareGrowth::new(250, 2, 8 * SECOND, start);
         assert_eq!(growth.share(0, false, start + SECOND), 50, "without requests");
         assert_eq!(growth.share(0, false, start + 4 * SECOND), 50);
@@ -81,7 +81,7 @@ mod tests {
         let mut growth = ShareGrowth::new(250, 10, 8 * SECOND, start);
         assert_eq!(growth.share(0, false, start), 10);
         growth.share(20, false, start);
-        assert_eq!(growth.share(220, false, start), 100);
+        assert_eq!(growth.share(1020, false, start), 100);
     }
 
     #[test]
