@@ -39,13 +39,40 @@ class CommandLineTest < Case
     err
   end
 
-  it "prints help with --help and -h" do
+  it "prints a page of help with --help and -h, and all options with --help-all" do
     out, err, code = firebrick("--help")
     assert_equal [0, ""], [code, err]
-    ["serve", "check", "stats", "--port", "--bind", "--workers", "--threads", "--environment", "--config", "firebrick.toml"].each { |word| assert_includes out, word }
-    short, _, code = firebrick("-h")
+    ["serve", "check", "stats", "--port", "--bind", "--workers", "--threads", "--environment", "--config", "firebrick.toml", "--help-all"].each { |word| assert_includes out, word }
+    assert_operator out.lines.size, :<, 150
+    assert_equal [out, "", 0], firebrick("-h")
+    all, _, code = firebrick("--help-all")
     assert_equal 0, code
-    assert_operator short.size, :<, out.size
+    ["--max-body", "--hub-history-memory", "limits.max_body"].each { |word| assert_includes all, word }
+    assert_includes firebrick("check", "--help-all").first, "--max-body"
+  end
+
+  it "says what a folder without an app or a site could be" do
+    FileUtils.rm(File.join(@folder, "config.ru"))
+    write("_config.yml", "")
+    assert_match(%r{no config.ru in .*; this is the source of a Jekyll site: run `bundle exec jekyll build`, which writes _site/, then `firebrick`$}, refused)
+    FileUtils.rm(File.join(@folder, "_config.yml"))
+    write("shop/config.ru", "run ->(env) { [200, {}, []] }")
+    assert_match(/there are apps below: `firebrick shop`$/, refused)
+  end
+
+  it "lists the servers of the machine, also those that do not answer" do
+    silent = start(files: { "index.html" => "page" }, workers: nil, threads: nil, args: ["--control", "off"])
+    own = start(files: { "index.html" => "page" }, workers: nil, threads: nil)
+    out, err, code = own.command_line("ps")
+    assert_equal [0, ""], [code, err]
+    assert_match(/^PID +USER +STATE +UP +WORKERS +ADDRESSES +DIRECTORY$/, out)
+    assert_match(/^#{own.pid} .* serving .* - +http:\S+:#{own.port}/, out.lines.grep(/^#{own.pid} /).first)
+    assert_equal 1, out.scan(/^#{own.pid} /).size
+    if RUBY_PLATFORM.include?("linux")
+      assert_match(/^#{silent.pid} .*\?.* #{Regexp.escape(silent.dir)}\n +its control socket is off, elsewhere, or does not answer$/, out)
+    end
+    listed = JSON.parse(own.command_line("ps", "--json").first).find { |one| one["pid"] == own.pid }
+    assert_equal ["serving", own.dir, nil], listed.values_at("state", "dir", "why")
   end
 
   it "prints its version with -V and --version" do

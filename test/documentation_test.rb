@@ -79,7 +79,7 @@ class DocumentationTest < Case
   def assert_understood(command)
     words = Shellwords.split(command.sub("[DIR]", "")).drop(1)
     subcommand = words.first if words.first&.match?(/\A[a-z]+(?:-[a-z]+)*\z/)
-    status, help = firebrick(*subcommand, "--help")
+    status, help = firebrick(*subcommand, "--help-all")
     assert_equal 0, status, "#{command}\n#{help}"
     flags = words.map { |word| word[/\A(?:--[a-z][a-z0-9-]*|-[a-z][a-z-]*)/] }.compact
     flags.each { |flag| assert help.match?(/(?<![\w-])#{flag}(?![\w-])/), "#{command}: there is no #{flag}" }

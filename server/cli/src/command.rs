@@ -26,7 +26,7 @@ use crate::arguments::{arguments, values};
 use crate::by_route;
 use crate::deploy_check::{self, DeployCheckWish};
 use crate::foreign;
-use crate::grammar::{grammar, only_dir};
+use crate::grammar::{HELP_ALL, full_grammar, grammar, only_dir};
 use crate::interruption;
 use crate::leaks;
 use crate::purge;
@@ -180,6 +180,11 @@ pub enum Command {
         /// Print JSON instead of text.
         json: bool,
     },
+    /// List the servers of this machine.
+    Ps {
+        /// Print JSON instead of text.
+        json: bool,
+    },
     /// Report whether a server runs.
     Status {
         target: Target,
@@ -316,6 +321,10 @@ fn matches<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
 ) -> Result<ArgMatches, Output> {
     let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    if let Some(asked) = words.iter().take_while(|word| *word != "--").position(|word| word == HELP_ALL) {
+        words[asked] = "--help".into();
+        return full_grammar().try_get_matches_from(&words).map_err(Output::Clap);
+    }
     let mut notes = Vec::new();
     // Each turn removes a word or accepts it.
     for _ in 0..=words.len() {
@@ -440,6 +449,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Shape { dir, client, json: given.get_flag("json") })
         }
+        Some(("ps", given)) => Ok(Command::Ps { json: given.get_flag("json") }),
         Some(("status", given)) => {
             Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })
         }

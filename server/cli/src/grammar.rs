@@ -11,11 +11,25 @@ use settings::Completion;
 use settings::table::commands::{Form, Own};
 use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
 
-/// Returns the whole grammar.
+use crate::help;
+
+/// The word that asks for the help of all options.
+pub(crate) const HELP_ALL: &str = "--help-all";
+
+/// Returns the whole grammar. Where a command takes all options, `--help` prints the frequent ones.
 pub(crate) fn grammar() -> Command {
+    let paged = |grammar: Command, described: &'static table::commands::Command| {
+        grammar.mut_subcommand(described.name, |command| command.override_help(help::page(Some(described))))
+    };
+    let all = COMMANDS.iter().filter(|described| described.takes_all());
+    all.fold(full_grammar().override_help(help::page(None)), paged)
+}
+
+/// Returns the grammar whose `--help` prints all options.
+pub(crate) fn full_grammar() -> Command {
     let root = Command::new("firebrick")
         .version(crate::version())
-        .about("Web server for Ruby (Rack) apps and static sites that needs nothing in front of it")
+        .about(crate::ABOUT)
         .after_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults. \
              --help shows more about each option.",
@@ -24,7 +38,8 @@ pub(crate) fn grammar() -> Command {
             "Values come from flags, then variables, then firebrick.toml, then defaults.\n\
              Sizes: 65536, 64KiB, 10MB. Times: 30, 30s, 500ms, 2m.",
         )
-        .args(arguments(|_| true));
+        .args(arguments(|_| true))
+        .arg(help_all());
     COMMANDS.iter().fold(root, |root, described| root.subcommand(command(described)))
 }
 
@@ -32,7 +47,13 @@ fn command(described: &'static table::commands::Command) -> Command {
     let options = arguments(|about| described.options.include(about.key));
     let command = Command::new(described.name).about(described.doc).args(described.arguments.iter().map(own));
     let command = command.args(options);
+    let command = if described.takes_all() { command.arg(help_all()) } else { command };
     measuring(described.name, command)
+}
+
+/// The option is found before the words are parsed, because it stands for help, whatever else is missing.
+fn help_all() -> Arg {
+    Arg::new("help-all").long("help-all").action(ArgAction::SetTrue).help("Print help with all options")
 }
 
 /// Adds the options of the measuring commands, which their crates define.
@@ -220,7 +241,7 @@ mod tests {
     use super::*;
 
     fn help(long: bool) -> String {
-        let mut grammar = grammar();
+        let mut grammar = full_grammar();
         if long { grammar.render_long_help() } else { grammar.render_help() }.to_string()
     }
 
@@ -264,12 +285,11 @@ mod tests {
     fn help_of_each_command_is_its_own() {
         for described in COMMANDS {
             let (name, doc) = (described.name, described.doc);
-            let mut grammar = grammar();
+            let mut grammar = full_grammar();
             let command = grammar.find_subcommand_mut(name).expect("each command is in the grammar");
             let text = command.render_help().to_string();
             assert!(text.contains(doc), "{name}");
-            let takes_all = ["serve", "check", "deploy-check"].contains(&name);
-            assert_eq!(text.contains("--max-body"), takes_all, "{name}");
+            assert_eq!(text.contains("--max-body"), described.takes_all(), "{name}");
         }
     }
 

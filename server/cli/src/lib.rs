@@ -18,6 +18,7 @@ mod command;
 mod deploy_check;
 mod foreign;
 mod grammar;
+mod help;
 mod interruption;
 mod leaks;
 mod print;
@@ -37,6 +38,9 @@ pub use print::{completions, man, print_version};
 pub use replay::{ReplayWish, replay};
 pub use trust::{Trust, trust};
 pub use write::write;
+
+pub(crate) const ABOUT: &str =
+    "A web server for Ruby apps and static sites that needs nothing in front of it";
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

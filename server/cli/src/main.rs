@@ -86,6 +86,7 @@ fn run() -> ExitCode {
             control::set::set_command(&dir, &client, &action, json)
         }
         Ok(Command::Shape { dir, client, json }) => control::shape::shape_command(&dir, &client, json),
+        Ok(Command::Ps { json }) => control::ps_command(json),
         Ok(Command::Status { target, json }) => control::status_command(&target, json),
         Ok(Command::Stop { target, timeout }) => control::stop_command(&target, timeout),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),

@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use settings::CONFIG_FILE;
 use settings::table::COMMANDS;
 
-use crate::grammar::grammar;
+use crate::grammar::full_grammar;
 
 /// Prints the completion script for a shell.
 pub fn completions(shell: Shell) -> ExitCode {
@@ -34,13 +34,13 @@ pub fn man() -> ExitCode {
 
 pub(crate) fn completion_script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut grammar(), "firebrick", &mut script);
+    clap_complete::generate(shell, &mut full_grammar(), "firebrick", &mut script);
     script
 }
 
 /// Returns one page with the description, the commands, each option once, and the exit codes.
 pub(crate) fn manual() -> io::Result<Vec<u8>> {
-    let man = Man::new(grammar());
+    let man = Man::new(full_grammar());
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -25,6 +25,7 @@ mod file;
 mod kind;
 mod load;
 mod nearest;
+mod nothing;
 mod origin;
 pub mod puma;
 mod raw;
@@ -49,6 +50,7 @@ pub use error::{Error, Errors};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
 pub use load::{load, load_attached};
+pub use nothing::NothingToServe;
 pub use origin::ValueSource;
 pub use raw::Raw;
 pub use reading::{Attached, CONFIG_FILE};
@@ -56,8 +58,8 @@ pub use resolve::Loaded;
 pub use running::{RunningValue, settable};
 pub use settings::{
     Cache, Compression, Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Hub, Limits, Logs,
-    Maintenance, Mruby, NothingToServe, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site,
-    Sites, Timeouts, Tls, Traces,
+    Maintenance, Mruby, OnReload, Process, Rack, Reload, Route, Settings, Shared, Site, Sites, Timeouts, Tls,
+    Traces,
 };
 pub use sys::{CpuClock, Machine};
 pub use table::taker::Choice;

@@ -4,10 +4,10 @@
 //!
 //! The structs whose options need no others ([`Limits`], [`Timeouts`] and so on) are generated from the table.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::nothing::NothingToServe;
 use crate::puma::PumaFile;
 pub use crate::table::app::Process;
 pub use crate::table::cache::{Cache, OnReload};
@@ -205,27 +205,6 @@ impl Control {
         ))
     }
 }
-
-/// There is neither an app nor a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NothingToServe {
-    /// The directory that was searched.
-    pub dir: PathBuf,
-}
-
-impl fmt::Display for NothingToServe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dir = self.dir.display();
-        write!(
-            f,
-            "there is no config.ru in {dir}, and no static site (static.json, _site/, public_html/, dist/index.html, \
-             build/index.html, index.html); go to the app's directory or name it: firebrick DIR; \
-             any directory is served as a static site with --root DIR, and one of pages by its name alone"
-        )
-    }
-}
-
-impl std::error::Error for NothingToServe {}
 
 /// Handlers on the built-in mruby.
 #[derive(Clone, Debug, PartialEq, Eq)]

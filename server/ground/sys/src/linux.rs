@@ -1,7 +1,9 @@
 //! Linux. The contracts are in the modules that publish these functions.
 
 use crate::other_side::{Delivery, inet};
-use crate::proc::{ProcessMemory, RunningProgram, Stat, name, numbers, rollup, schedstat, status};
+use crate::proc::{
+    ProcessMemory, RunningProgram, Stat, name, numbers, rollup, schedstat, status, working_dir,
+};
 use crate::tcp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -115,8 +117,28 @@ pub fn listener_of(port: u16) -> Option<String> {
         files.filter_map(|file| fs::read_link(file.path()).ok()).any(is_one)
     };
     let pid = if sockets.is_empty() { None } else { numbers("/proc").find(has_one) }?;
-    let name = name(pid).unwrap_or_default().replace(char::is_control, "?");
-    Some(format!("process {pid} ({name})"))
+    let shown = |text: &str| text.replace(char::is_control, "?");
+    let name = shown(&name(pid).unwrap_or_default());
+    let dir = pid.try_into().ok().and_then(working_dir);
+    let dir = dir.map(|dir| format!(", {}", shown(&dir.display().to_string()))).unwrap_or_default();
+    Some(format!("process {pid} ({name}{dir})"))
+}
+
+pub fn listening_paths() -> Vec<PathBuf> {
+    /// `__SO_ACCEPTCON` of the kernel's `linux/net.h`.
+    const ACCEPTS: u32 = 1 << 16;
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let path = |line: &str| {
+        // Num RefCount Protocol Flags Type St Inode Path. A path may contain blanks; that of an abstract socket begins with @.
+        let mut rest = line;
+        let mut fields = [""; 7];
+        for field in &mut fields {
+            (*field, rest) = rest.trim_start().split_once(' ')?;
+        }
+        let accepts = u32::from_str_radix(fields[3], 16).ok()? & ACCEPTS != 0;
+        (accepts && rest.starts_with('/')).then(|| PathBuf::from(rest))
+    };
+    table.lines().filter_map(path).collect()
 }
 
 // Files.

@@ -57,6 +57,11 @@ pub fn name(pid: i32) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
 }
 
+/// Returns the working directory of a process. `None` for another user's process, and without `/proc`.
+pub fn working_dir(pid: u32) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
 /// Reads a file of scheduler statistics (proc(5)): nanoseconds on a CPU, nanoseconds waiting for one.
 pub(crate) fn schedstat(path: &str) -> Option<(u64, u64)> {
     parse_schedstat(&std::fs::read_to_string(path).ok()?)

@@ -32,7 +32,7 @@ use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use crate::proc::{ProcessMemory, RunningProgram, Stat, name};
+pub use crate::proc::{ProcessMemory, RunningProgram, Stat, name, working_dir};
 pub use crate::system::{
     BY_DESCRIPTOR, DESCRIPTORS, DUMP, Handle, PROGRAMS_ARE_KNOWN, ThreadClock, adopt_orphans, affinity,
     catches_dump, children, die_with_parent, memory, own_program, program, run_on, running, state,

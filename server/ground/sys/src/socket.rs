@@ -24,13 +24,14 @@
 //! 7. [`is_listener`]: whether a socket accepts connections; true if unknown. [`peer`]: the process that has
 //!    created the other end of a Unix socket, or listens there; `None` if the system does not tell.
 //!    [`listener_of`]: the process that listens on a TCP port of this machine, as far as this user may see
-//!    it. [`abstract_address`]: the address of a Unix socket without a file.
+//!    it, with its directory. [`listening_paths`]: the files of all Unix sockets that accept connections, of all users; none if the system
+//!    does not tell. [`abstract_address`]: the address of a Unix socket without a file.
 
 pub use crate::other_side::Delivery;
 pub use crate::system::{
     ARRIVES_CLOSED_ON_EXEC, FILE_KEEPS_MODE, LONGEST_PATH, MORE, NO_SIGNAL, SPREADS, abandon_after,
     abstract_address, accept, bound_unsent, close_on_exec, defer_accept, delivery, do_not_pace, is_listener,
-    listener_of, pair, peer, send_file, wait_for_end,
+    listener_of, listening_paths, pair, peer, send_file, wait_for_end,
 };
 
 #[cfg(test)]

@@ -13,6 +13,13 @@ pub struct Command {
     pub arguments: &'static [Own],
 }
 
+impl Command {
+    /// Returns whether the command takes all options.
+    pub fn takes_all(&self) -> bool {
+        matches!(self.options, Options::All)
+    }
+}
+
 /// A selection of the table's options.
 #[derive(Clone, Copy, Debug)]
 pub enum Options {
@@ -498,6 +505,12 @@ pub const COMMANDS: &[Command] = &[
             },
             Own { name: "json", form: Form::Switch, doc: "Print JSON" },
         ],
+    },
+    Command {
+        name: "ps",
+        doc: "List the servers of this machine: directory, addresses, workers, state",
+        options: Options::These(&[]),
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
         name: "status",
