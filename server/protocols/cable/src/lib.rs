@@ -1,6 +1,6 @@
 //! Action Cable as a pure codec, with the state behind it: WebSocket frames of a server, the commands and messages
 //! of `actioncable-v1-json` and `actioncable-v1-ext-json`, streams whose messages have numbers and a history, the
-//! subscribers of a thread, and the bounded queue of each client.
+//! subscribers of a thread, and the bounded queue of each client. The same streams as Server-Sent Events and by long polling.
 //!
 //! Why: the front holds the WebSockets of the app's pages. A broadcast must not enter Ruby, a slow client must not hold
 //! memory without bound, and a client that connects again must learn whether it has missed anything.
@@ -14,8 +14,13 @@
 
 pub mod audience;
 pub mod command;
+pub mod event;
+pub mod event_audience;
+pub mod event_id;
+pub mod event_query;
 pub mod frame;
 pub mod message;
+pub mod position_query;
 pub mod publication;
 pub mod queue;
 pub mod signed;

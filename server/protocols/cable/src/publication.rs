@@ -37,7 +37,10 @@ impl PublicationHead {
             };
         };
         let wrong = || {
-            format!("expected PUBLISH and two lengths, found {:?}", bytes[..end].escape_ascii().to_string())
+            format!(
+                "expected PUBLISH and two lengths, or POSITION and one; found {:?}",
+                bytes[..end].escape_ascii().to_string()
+            )
         };
         let line = std::str::from_utf8(&bytes[..end]).map_err(|_| wrong())?;
         let number = |text: Option<&str>| {

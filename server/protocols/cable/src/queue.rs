@@ -68,6 +68,17 @@ impl ClientQueue {
         whole - buffer.len()
     }
 
+    /// Takes the first frame, or the rest of it.
+    pub fn pop(&mut self) -> Option<Bytes> {
+        let frame = self.frames.pop_front()?;
+        self.bytes -= frame.len() + ENTRY;
+        self.is_begun = false;
+        if self.frames.is_empty() {
+            self.frames = VecDeque::new();
+        }
+        Some(frame)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -106,6 +117,17 @@ mod tests {
         (0..3).for_each(|_| queue.push_last(frame.clone()));
         queue.drop_waiting();
         assert!(queue.is_empty() && queue.bytes() == 0);
+    }
+
+    #[test]
+    fn whole_frames_are_taken() {
+        let mut queue = ClientQueue::default();
+        let frame = Bytes::from_static(b"0123456789");
+        (0..2).for_each(|_| queue.push_last(frame.clone()));
+        assert_eq!(queue.read(&mut [0; 4]), 4);
+        assert_eq!(queue.pop().as_deref(), Some(&b"456789"[..]));
+        queue.drop_waiting();
+        assert!(queue.pop().is_none() && queue.bytes() == 0);
     }
 
     proptest! {

@@ -178,6 +178,20 @@ impl StreamTable {
         offset
     }
 
+    /// Returns the offset of the last message, for a page that will listen from there within the time of the history.
+    pub fn position(&mut self, name: &str, now: u64) -> u64 {
+        let stream = self.stream(name, now);
+        let offset = stream.offset;
+        if stream.listeners.is_empty() {
+            stream.idle_at = now;
+            if !std::mem::replace(&mut stream.queued, true) {
+                let name = stream.name.clone();
+                self.idle.push_back((now, name));
+            }
+        }
+        offset
+    }
+
     /// Removes a listener of a thread.
     pub fn unlisten(&mut self, name: &str, thread: ThreadIndex, now: u64) {
         let Some(stream) = self.streams.get_mut(name) else { return };

@@ -63,6 +63,21 @@ fn an_idle_stream_is_forgotten_and_begins_above() {
 }
 
 #[test]
+fn a_position_is_kept_for_the_time_of_the_history() {
+    let mut table = StreamTable::new("e", BOUNDS, 0);
+    assert_eq!(table.position("room", 0), 0);
+    assert_eq!(publish(&mut table, "room", 1), 1);
+    assert_eq!(table.position("room", 50_000), 1);
+    table.expire(100_000);
+    assert_eq!(offsets(table.resume("room", Some(&at(1)), None)), Some(vec![]), "asked 50 s ago");
+    assert_eq!(publish(&mut table, "room", 100_000), 2);
+    assert_eq!(offsets(table.resume("room", Some(&at(1)), None)), Some(vec![2]));
+    table.expire(160_000);
+    table.expire(160_001);
+    assert!(table.is_empty() && table.bytes() == 0, "{table:?}");
+}
+
+#[test]
 fn the_oldest_messages_make_room() {
     let bounds = HistoryBounds { bytes: 10 * (1 + MESSAGE + ENTRY) + 2 * STREAM, messages: 100, ..BOUNDS };
     let mut table = StreamTable::new("e", bounds, 0);
@@ -88,6 +103,7 @@ enum Step {
     /// A client that knows a message of this number, counted from the last, resumes.
     Resume(u8, usize),
     Since(u8, u64),
+    Position(u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -98,6 +114,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0u64..3_000).prop_map(Step::Wait),
         2 => (0u8..4, 0usize..12).prop_map(|(name, back)| Step::Resume(name, back)),
         1 => (0u8..4, 0u64..8).prop_map(|(name, back)| Step::Since(name, back)),
+        1 => (0u8..4).prop_map(Step::Position),
     ];
     prop::collection::vec(step, 0..120)
 }
@@ -142,6 +159,10 @@ proptest! {
                             listening.remove(&(name, thread));
                         }
                     }
+                }
+                Step::Position(name) => {
+                    let offset = table.position(&name.to_string(), now);
+                    prop_assert!(sent[usize::from(name)].last().is_none_or(|(last, _)| *last <= offset));
                 }
                 Step::Wait(ms) => {
                     now += ms;
