@@ -15,8 +15,10 @@ require "firebrick/unsliced"
 #   Firebrick.service("metrics") { |service| Metrics.push until service.wait(10) }
 #   Firebrick.on_error           { |error, env| [500, { "content-type" => "text/plain" }, ["Sorry\n"]] }
 #   Firebrick.unsliced           { Counter.increment_without_lock }
+#   Firebrick::Hub.publish("prices", { gold: 3_412.5 })
 module Firebrick
   autoload :Server, "firebrick/server"
+  autoload :Hub, "firebrick/hub"
 end
 
 # A template loads its app by itself, and needs no default handler.

@@ -54,6 +54,12 @@ fn headline(hub: &HubSnapshot) -> String {
     );
     let _ = writeln!(
         text,
+        "listeners    {} by Server-Sent Events, {} polls that wait",
+        grouped(hub.event_listeners),
+        grouped(hub.polls)
+    );
+    let _ = writeln!(
+        text,
         "messages     {} published, {} sent to clients, {} under way",
         grouped(hub.published),
         grouped(hub.sent),
@@ -86,6 +92,8 @@ mod tests {
     fn the_report_names_streams_and_figures() {
         let hub = HubSnapshot {
             clients: 12,
+            event_listeners: 1_400,
+            polls: 8,
             accepted: 1_300,
             subscriptions: 24,
             streams: 2,
@@ -106,6 +114,7 @@ mod tests {
         let text = described(&HubReport { hub, streams: vec![stream] });
         for part in [
             "12 of 1,300",
+            "1,400 by Server-Sent Events, 8 polls",
             "24 subscriptions, 3 rejected",
             "40 published, 480 sent",
             "3.0 MiB",

@@ -2,6 +2,7 @@
 
 require "firebrick/hub/call"
 require "firebrick/hub/prepended"
+require "firebrick/hub/streams"
 
 module Firebrick
   # The app's side of the hub of live pages (docs/live-pages.md): runs the app's connections and channels of Action
@@ -17,11 +18,12 @@ module Firebrick
     MARK = "firebrick.hub"
     ADAPTER = "firebrick"
 
-    module_function
+    extend Streams
 
-    # Prepares Action Cable. Returns sentences about settings of the app that contradict the hub.
-    def install
-      return ["hub.path has no effect: the app has no Action Cable"] unless defined?(::ActionCable::Server::Base)
+    # Prepares Action Cable and Action View. Returns sentences about settings of the app that contradict the hub.
+    def self.install
+      install_helper
+      return ["hub.path serves no WebSockets: the app has no Action Cable"] unless defined?(::ActionCable::Server::Base)
 
       ::ActionCable::Server::Base.prepend(PrependedServer)
       ::ActionCable::Connection::Base.prepend(PrependedConnection)
@@ -30,6 +32,14 @@ module Firebrick
       return [] if adapter == ADAPTER
 
       ["live pages get no broadcasts: config/cable.yml names the adapter #{adapter.inspect} instead of #{ADAPTER}"]
+    end
+
+    # Adds the methods for views.
+    def self.install_helper
+      return unless defined?(::ActiveSupport) && ::ActiveSupport.respond_to?(:on_load)
+
+      require "firebrick/hub/helper"
+      ::ActiveSupport.on_load(:action_view) { include Helper }
     end
   end
 end

@@ -14,11 +14,14 @@ use std::rc::Rc;
 impl LocalHub {
     /// Whether a request is for the hub.
     pub(crate) fn takes(&self, request: &Request) -> bool {
-        request.path() == self.hub.path.as_bytes()
+        request.path() == self.hub.path.as_bytes() || self.has_events(request)
     }
 
     /// Responds to a request for the hub.
     pub(crate) async fn open(self: Rc<Self>, exchange: Exchange) -> Response {
+        if self.has_events(&exchange.request) {
+            return self.events(exchange).await;
+        }
         let opening = match Opening::of(&exchange.request) {
             Ok(opening) => opening,
             Err(refusal) => return *refusal,

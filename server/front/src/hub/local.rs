@@ -1,5 +1,6 @@
 //! The clients of one front thread: delivers messages to them, sends pings, ends them.
 
+use super::listeners::Listeners;
 use super::{Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
 use crate::sites::local::Log;
@@ -31,6 +32,8 @@ pub(crate) struct LocalHub {
     pub(super) log: Log,
     sockets: RefCell<Slab<Rc<dyn HubClient>>>,
     pub(super) audiences: RefCell<Audiences<usize>>,
+    /// The clients that are not WebSockets.
+    pub(super) listeners: Listeners,
     /// Clients by the stream on which the app ends connections.
     remote: RefCell<HashMap<Box<str>, Vec<usize>>>,
     /// No further client is accepted.
@@ -83,6 +86,7 @@ impl LocalHub {
             log,
             sockets: RefCell::default(),
             audiences: RefCell::default(),
+            listeners: Listeners::default(),
             remote: RefCell::default(),
             closing: Cell::new(false),
             last_calls: Cell::new(0),
@@ -103,7 +107,7 @@ impl LocalHub {
 
     fn deliver(&self, message: &Arc<StreamMessage>) {
         let sockets = self.sockets.borrow();
-        let mut sent = 0;
+        let mut sent = self.listeners.deliver(message, &self.hub.epoch);
         self.audiences.borrow().deliver(message, &self.hub.epoch, &mut |client, frame| {
             if let Some(socket) = sockets.get(client) {
                 sent += u64::from(socket.send(frame.clone()));
@@ -130,6 +134,7 @@ impl LocalHub {
             if self.index == 0 && turn == 0 {
                 self.hub.streams().expire(now);
             }
+            self.listeners.beat(turn, TURNS);
             let sockets = self.sockets.borrow();
             if !sockets.is_empty() {
                 let ping = message::ping(now / 1000);
@@ -174,6 +179,7 @@ impl LocalHub {
     /// Tells all clients to connect again, and accepts no further one: the server stops.
     pub(crate) fn close(&self) {
         self.closing.set(true);
+        self.listeners.close();
         let sockets: Vec<Rc<dyn HubClient>> =
             self.sockets.borrow().iter().map(|(_, socket)| socket.clone()).collect();
         for socket in sockets {

@@ -1,4 +1,5 @@
-//! The hub of live pages: WebSockets of Action Cable that the front holds itself (docs/live-pages.md).
+//! The hub of live pages: WebSockets of Action Cable, Server-Sent Events and long polls that the front holds itself
+//! (docs/live-pages.md).
 //!
 //! Why: a WebSocket that a worker holds costs it memory and a descriptor, and ends with it. Here a broadcast never enters Ruby,
 //! and reloads and deaths of workers are not noticed by clients. The app is called for what only it can decide: connections,
@@ -10,12 +11,17 @@
 //! 2. A thread has its own clients ([`local`], [`socket`]) and calls the app as ordinary requests of the one queue ([`call`]), at most
 //!    `hub.calls` of all threads at a time.
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
-//! 4. Without `hub.path` none of this exists.
+//! 4. Pages that only listen are no matter of the app ([`door`], [`events`], [`poll`]): the names of their streams are signed.
+//! 5. Without `hub.path` none of this exists.
 
 mod call;
 mod commands;
+mod door;
+mod events;
 mod handshake;
+mod listeners;
 pub(crate) mod local;
+mod poll;
 mod publish;
 mod report;
 mod session;
@@ -23,12 +29,13 @@ mod socket;
 
 pub(crate) use publish::Publishing;
 
+use cable::event_id::{EventId, StreamSet};
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
 use settings::Settings;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, mpsc};
 
 /// The messages for the clients of a thread.
@@ -43,6 +50,12 @@ const BACKLOG: u64 = 20_000;
 /// The part of the hub that all threads share.
 pub(crate) struct SharedHub {
     path: Box<str>,
+    /// The path of events and polls.
+    events_path: Box<str>,
+    /// Other origins whose pages may listen.
+    origins: Vec<String>,
+    /// How long a poll waits.
+    poll: Duration,
     secret: Option<SignedNames>,
     max_message: usize,
     max_subscriptions: usize,
@@ -65,6 +78,8 @@ pub(crate) struct HubCounts {
     backlog: AtomicU64,
     sent: AtomicU64,
     slow: AtomicU64,
+    event_listeners: AtomicU64,
+    polls: AtomicU64,
     violations: AtomicU64,
     rejected: AtomicU64,
     resumed: AtomicU64,
@@ -95,6 +110,9 @@ impl SharedHub {
         let epoch = format!("{:012x}", fastrand::u64(..1 << 48));
         let hub = SharedHub {
             path: path.into(),
+            events_path: format!("{}/events", path.trim_end_matches('/')).into(),
+            origins: settings.hub.origins.clone(),
+            poll: settings.hub.poll,
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,
@@ -124,6 +142,13 @@ impl SharedHub {
     /// Whether publishers have to wait, because the threads are behind.
     fn is_behind(&self) -> bool {
         self.counts.backlog.load(Ordering::Relaxed) > BACKLOG
+    }
+
+    /// Returns the id of a page that is rendered now.
+    fn position(&self, set: &StreamSet) -> String {
+        let (mut streams, now) = (self.streams(), now_ms());
+        let offsets: Vec<u64> = set.names().iter().map(|name| streams.position(name, now)).collect();
+        EventId::text(&self.epoch, set, &offsets)
     }
 
     fn streams(&self) -> MutexGuard<'_, StreamTable> {

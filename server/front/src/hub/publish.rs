@@ -5,6 +5,7 @@
 
 use super::SharedHub;
 use bytes::{Buf, BytesMut};
+use cable::position_query::PositionQuery;
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
@@ -111,6 +112,25 @@ async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
 async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
+        let question = match PositionQuery::parse(&bytes) {
+            Ok(question) => question,
+            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
+        };
+        if let Some(question) = question {
+            if bytes.len() < question.length() {
+                if !more(&mut stream, &mut bytes).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let answer = match question.streams(&bytes) {
+                Ok(set) => format!("OK {}\n", hub.position(&set)),
+                Err(why) => format!("ERROR {why}\n"),
+            };
+            bytes.advance(question.length());
+            stream.write_all(answer.as_bytes()).await?;
+            continue;
+        }
         let head = match PublicationHead::parse(&bytes) {
             Ok(head) => head,
             Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
@@ -131,9 +151,14 @@ async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
             bytes = BytesMut::new();
             stream.readable().await?;
         }
-        bytes.reserve(READ);
-        if stream.read_buf(&mut bytes).await? == 0 {
+        if !more(&mut stream, &mut bytes).await? {
             return Ok(());
         }
     }
+}
+
+/// Reads more bytes. Returns whether there were any before the end.
+async fn more(stream: &mut UnixStream, bytes: &mut BytesMut) -> io::Result<bool> {
+    bytes.reserve(READ);
+    Ok(stream.read_buf(bytes).await? > 0)
 }

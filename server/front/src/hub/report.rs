@@ -15,6 +15,8 @@ impl SharedHub {
         let counts = &self.counts;
         HubSnapshot {
             clients: of(&counts.clients),
+            event_listeners: of(&counts.event_listeners),
+            polls: of(&counts.polls),
             accepted: of(&counts.accepted),
             subscriptions: of(&counts.subscriptions),
             streams,

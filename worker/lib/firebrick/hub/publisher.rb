@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require "socket"
 
 module Firebrick
@@ -25,6 +26,8 @@ module Firebrick
       PATIENCE = 5
       IMPATIENCE = 0.5
       PAUSE = 0.05
+      # Bytes of an answer; that about the position in many streams is the longest.
+      LONGEST = 1 << 20
       # The front is not there, or has ended.
       GONE = [Errno::ENOENT, Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE, EOFError].freeze
 
@@ -38,7 +41,15 @@ module Firebrick
       def publish(stream, payload)
         text = +"PUBLISH #{stream.bytesize} #{payload.bytesize}\n".b
         text << stream.b << payload.b
-        @lock.synchronize { read(exchange(text)) }
+        epoch, offset = @lock.synchronize { read(exchange(text)) }
+        [epoch, Integer(offset)]
+      end
+
+      # Returns the id of an event at which these streams are now.
+      def position(streams)
+        json = JSON.generate(streams)
+        text = "POSITION #{json.bytesize}\n".b << json.b
+        @lock.synchronize { read(exchange(text)) }.first
       end
 
       def close
@@ -63,7 +74,7 @@ module Firebrick
       def ask(text)
         connect
         @socket.write(text)
-        @socket.gets("\n", 4096) || raise(EOFError, "the server has ended")
+        @socket.gets("\n", LONGEST) || raise(EOFError, "the server has ended")
       end
 
       def connect
@@ -82,7 +93,7 @@ module Firebrick
 
       def read(line)
         word, *values = line.chomp.split(" ", 3)
-        return [values[0], Integer(values[1])] if word == "OK"
+        return values if word == "OK"
 
         # After a mistake in the first line the front closes the connection.
         disconnect

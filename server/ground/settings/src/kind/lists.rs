@@ -252,6 +252,34 @@ impl ValueKind<Vec<Cidr>> for Networks {
     }
 }
 
+/// Origins of pages (RFC 6454), without a trailing slash; `*` is any.
+pub(crate) struct Origins;
+
+impl ValueKind<Vec<String>> for Origins {
+    fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
+        let origin = |part: &Raw| {
+            let usable = |text: &&str| {
+                let host = text.strip_prefix("https://").or(text.strip_prefix("http://"));
+                let is_host = |host: &str| {
+                    !host.is_empty()
+                        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]_".contains(&byte))
+                };
+                *text == "*" || host.is_some_and(is_host)
+            };
+            part.text().filter(usable).map(str::to_owned).or_mistake()
+        };
+        raw.parts().iter().map(origin).collect()
+    }
+
+    fn expected(&self) -> String {
+        "a list of origins such as \"https://shop.example\", or \"*\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
 pub(crate) struct RequestPaths;
 
 impl ValueKind<Vec<String>> for RequestPaths {

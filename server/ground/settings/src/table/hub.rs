@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::entry::{Category, long};
 use super::section::section;
 use crate::kind::Completion;
+use crate::kind::lists::Origins;
 use crate::kind::numbers::{Count, Period, Size};
 use crate::kind::texts::{Path, RequestPath, TicketSecret};
 use crate::kind::wrappers::{Maybe, OrOff};
@@ -23,14 +24,31 @@ section! { Category::Hub;
                instead of the WebSocket. docs/live-pages.md describes it.",
         known_as: &["cable", "cable_path", "mount_path"],
     }
-    /// Secret of Turbo's signed stream names, so that they need no Ruby
+    /// Secret of signed stream names, so that they need no Ruby
     secret: Option<String> = Maybe(TicketSecret), {
         key: "hub.secret",
         flags: &[long("hub-secret", "SECRET")],
+        env: &["FIREBRICK_HUB_SECRET"],
         default_shown: Some("none: the app checks the names"),
-        more: "The same as Turbo.signed_stream_verifier_key in the app.",
+        more: "The same as Turbo.signed_stream_verifier_key in the app. Events and polls need it.",
         secret: true,
         known_as: &["anycable_secret", "turbo_streams_secret"],
+    }
+    /// Other origins whose pages may listen to events and poll
+    origins: Vec<String> = Origins, {
+        key: "hub.origins",
+        flags: &[long("hub-origins", "ORIGINS")],
+        default: "",
+        default_shown: Some("none: only the server's own pages"),
+        more: "Such as https://shop.example, or * for all. WebSockets have config.action_cable.allowed_request_origins.",
+        known_as: &["allowed_origins", "cors_allowed_origins", "cors_origins"],
+    }
+    /// How long a poll waits for a message
+    poll: Duration = Period { min: Duration::from_secs(1), max: Duration::from_secs(3_600) }, {
+        key: "hub.poll",
+        flags: &[long("hub-poll", "TIME")],
+        default: "25s",
+        more: "Shorter than the time-out of proxies in front.",
     }
     /// Maximum number of requests of the hub that the app has at a time
     calls: u32 = Count { min: 1, max: 10_000 }, {

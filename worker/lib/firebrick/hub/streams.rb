@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "firebrick/hub/publisher"
+require "json"
+require "openssl"
+require "uri"
+
+module Firebrick
+  # Methods for every app, with Action Cable or without (docs/live-pages.md).
+  module Hub
+    # Publishes, and gives pages the addresses of streams.
+    #
+    # A stream is named by a text, or by parts, as with `turbo_stream_from`: records stand for their Global IDs, and
+    # an array joins its parts.
+    module Streams
+      # The environment variable with the secret that the server has, too.
+      SECRET = "FIREBRICK_HUB_SECRET"
+      DEFAULT_PATH = "/cable"
+      DEFAULT_SOCKET = "tmp/firebrick-hub.sock"
+
+      # Sends a message, which can be written as JSON, to all listeners of a stream. Returns its epoch and offset.
+      def publish(stream, message)
+        publisher.publish(stream_name(stream), JSON.generate(message))
+      end
+
+      # Returns the place at which these streams are now: the id from which `events_path` lets a page listen.
+      def position(*streams)
+        publisher.position(streams.map { |stream| stream_name(stream) })
+      end
+
+      # Returns the address of these streams as Server-Sent Events.
+      # position:: what the page has already; by default everything up to now
+      # refresh::  whether Turbo loads the page again after a gap
+      # path::     the mount path of Action Cable, or hub.path
+      def events_path(*streams, position: nil, refresh: false, path: mount_path)
+        position ||= self.position(*streams)
+        query = streams.map { |stream| ["stream", signed_stream_name(stream)] } << ["last_event_id", position]
+        query << %w[refresh 1] if refresh
+        "#{path.chomp('/')}/events?#{URI.encode_www_form(query)}"
+      end
+
+      # Returns the name with its signature, as Turbo signs it.
+      def signed_stream_name(stream)
+        name = stream_name(stream)
+        return ::Turbo.signed_stream_verifier.generate(name) if turbo?
+
+        secret = ENV.fetch(SECRET) do
+          raise KeyError, "no secret to sign the name of a stream: set #{SECRET} for the server and its app"
+        end
+        data = [JSON.generate(name)].pack("m0")
+        "#{data}--#{OpenSSL::HMAC.hexdigest('SHA256', secret, data)}"
+      end
+
+      private
+
+      def stream_name(stream)
+        return stream.map { |part| stream_name(part) }.join(":") if stream.is_a?(Array)
+        return stream.to_gid_param if stream.respond_to?(:to_gid_param)
+
+        stream.respond_to?(:to_param) ? stream.to_param : stream.to_s
+      end
+
+      def turbo?
+        defined?(::Turbo) && ::Turbo.respond_to?(:signed_stream_verifier)
+      end
+
+      def mount_path
+        (defined?(::ActionCable) && ::ActionCable.server.config.mount_path) || DEFAULT_PATH
+      end
+
+      # Copies of it in forked processes connect by themselves.
+      def publisher
+        @publisher ||= Publisher.new(ENV.fetch("FIREBRICK_HUB", DEFAULT_SOCKET))
+      end
+    end
+  end
+end
