@@ -256,7 +256,7 @@ class HubEventsTest < TlsCase
     waiting = Thread.new { poll(own, address(own)) }
     wait_until("the poll to wait") { own.stats.dig("hub", "polls") == 1 }
     out, = own.command_line("hub", own.dir)
-    assert_match(/listeners +1 by Server-Sent Events, 1 polls that wait/, out)
+    assert_match(/listeners +1 by Server-Sent Events, 1 polls that wait, 0 by Mercure/, out)
     assert_includes own.metrics, 'firebrick_hub_listeners{transport="events"} 1'
     own.signal("TERM")
     one.wait_for_end
@@ -357,6 +357,31 @@ class HubEventsTest < TlsCase
       loop { to.write(from.readpartial(16_384)) }
     rescue SystemCallError, IOError
       [from, to].each { |one| one.close unless one.closed? }
+    end
+  end
+
+  it "runs the example with a price ticker" do
+    folder = File.join(Server::ROOT, "examples/price-ticker")
+    files = Dir.children(folder).to_h { |name| [name, File.read(File.join(folder, name))] }
+    own = start(files: files, settings: File.read(File.join(folder, "firebrick.toml")), workers: 1, leaves: %w[tmp prices.json],
+                env: { "FIREBRICK_HUB_SECRET" => SECRET, "TICKER_SECONDS" => "0.1" })
+    data = JSON.parse(get("/", to: own).body[/const \{ prices, events \} = (.*);$/, 1])
+    assert_equal %w[copper gold silver], data["prices"].keys.sort
+    one = listener(own, data["events"])
+    one.wait { one.events.size >= 3 }
+    assert_equal %w[name price], JSON.parse(one.data.first).keys
+    assert_match(%r{\A/live/events\?}, data["events"])
+    next unless Browser.installed?
+
+    begin
+      browser = Browser.new
+      page = browser.page
+      page.send(:command, "Page.navigate", { url: own.url("/") })
+      page.wait("document.getElementById('state')?.textContent == 'live'")
+      shown = page.text("#prices")
+      page.wait("document.querySelector('#prices').innerText != #{shown.to_json}")
+    ensure
+      browser&.close
     end
   end
 

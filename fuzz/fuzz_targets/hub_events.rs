@@ -1,10 +1,12 @@
-//! Ids, queries and questions of clients that listen: no bytes make the parsers panic; an id that is read is written alike; and no message begins
+//! Ids, queries, tokens, updates and questions of clients that listen: no bytes make the parsers panic; an id that is read is written alike; and no message begins
 //! an event of its own.
 #![no_main]
 
 use cable::event;
 use cable::event_id::{EventId, StreamSet};
 use cable::event_query::EventQuery;
+use cable::jwt::TokenKey;
+use cable::mercure::{MercureQuery, MercureUpdate};
 use cable::position_query::PositionQuery;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +26,15 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(read.positions(&set).expect("it is of these streams").len(), offsets.len());
         }
     }
+    let _ = MercureQuery::parse(input, 8);
+    if let Ok(update) = MercureUpdate::parse(input, "urn:uuid:1") {
+        let payload = update.payload();
+        assert!(MercureUpdate::has_id(&payload, &update.id));
+        assert_eq!(MercureUpdate::of_payload(&payload).as_ref(), Some(&update));
+        assert!(update.event().ends_with(b"\n\n"));
+    }
     let Ok(text) = std::str::from_utf8(input) else { return };
+    assert!(TokenKey::new("secret").verify(text, 0).is_err(), "no input knows the secret");
     if let Some(id) = EventId::parse(text) {
         let _ = id.positions(&StreamSet::new(["a".into()]));
     }

@@ -54,9 +54,10 @@ fn headline(hub: &HubSnapshot) -> String {
     );
     let _ = writeln!(
         text,
-        "listeners    {} by Server-Sent Events, {} polls that wait",
+        "listeners    {} by Server-Sent Events, {} polls that wait, {} by Mercure",
         grouped(hub.event_listeners),
-        grouped(hub.polls)
+        grouped(hub.polls),
+        grouped(hub.mercure)
     );
     let _ = writeln!(
         text,
@@ -94,6 +95,7 @@ mod tests {
             clients: 12,
             event_listeners: 1_400,
             polls: 8,
+            mercure: 9,
             accepted: 1_300,
             subscriptions: 24,
             streams: 2,
@@ -114,7 +116,7 @@ mod tests {
         let text = described(&HubReport { hub, streams: vec![stream] });
         for part in [
             "12 of 1,300",
-            "1,400 by Server-Sent Events, 8 polls",
+            "1,400 by Server-Sent Events, 8 polls that wait, 9 by Mercure",
             "24 subscriptions, 3 rejected",
             "40 published, 480 sent",
             "3.0 MiB",

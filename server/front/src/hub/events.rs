@@ -6,13 +6,13 @@
 //!    an event `reset` says so.
 //! 3. A quiet response gets a comment each [`QUIET`] beats.
 
-use super::door::Listening;
-use super::listeners::{JoinedSet, Listener};
+use super::joining::{JoinedSet, Listening};
+use super::listeners::Listener;
 use super::local::LocalHub;
 use super::{SharedHub, count};
 use bytes::Bytes;
 use cable::event;
-use cable::event_audience::{EventForm, FormedMessage, formed};
+use cable::event_audience::{EventForm, formed};
 use cable::event_id::EventId;
 use cable::queue::ClientQueue;
 use cable::streams::StreamMessage;
@@ -44,10 +44,9 @@ pub(super) fn head(body: Body) -> Response {
 }
 
 /// Begins to listen, and returns the body.
-pub(super) fn listen(local: &Rc<LocalHub>, listening: Listening) -> EventBody {
+pub(super) fn listen(local: &Rc<LocalHub>, listening: Listening) -> EventBody<JoinedSet> {
     let (asks, refreshes) = (listening.id.is_some(), listening.refreshes);
-    let listener =
-        Rc::new(EventListener { hub: local.hub.clone(), flow: RefCell::default(), quiet: Cell::new(0) });
+    let listener = EventListener::new(&local.hub);
     let (joined, mut missed) = local.join(listening, EventForm::Event, listener.clone());
     let (epoch, set) = (&*local.hub.epoch, joined.set());
     let write = |offsets: &mut Vec<u64>, messages: Vec<Arc<StreamMessage>>| -> Vec<Bytes> {
@@ -57,34 +56,32 @@ pub(super) fn listen(local: &Rc<LocalHub>, listening: Listening) -> EventBody {
         };
         messages.into_iter().filter_map(message).collect()
     };
-    let first = event::opening(retry(), &EventId::text(epoch, set, &missed.from));
+    let first = event::resuming(retry(), &EventId::text(epoch, set, &missed.from));
     let frames = missed.messages.take().map(|messages| write(&mut missed.from, messages));
     // More than fits into the queue counts as lost, because the client would be closed as one that reads too slowly.
     let frames = frames.filter(|frames| ClientQueue::cost(frames) <= local.hub.client_queue / 2);
     if asks {
         count(if frames.is_some() { &local.hub.counts.resumed } else { &local.hub.counts.gaps });
     }
-    let mut flow = listener.flow.borrow_mut();
     match frames {
         Some(frames) => {
-            flow.queue.push_last(first);
-            frames.into_iter().for_each(|frame| flow.queue.push_last(frame));
+            listener.put(first);
+            frames.into_iter().for_each(|frame| listener.put(frame));
         }
         None => {
             let id = EventId::text(epoch, set, &missed.now);
-            flow.queue.push_last(event::opening(retry(), &id));
-            flow.queue.push_last(event::reset(&id));
+            listener.put(event::resuming(retry(), &id));
+            listener.put(event::reset(&id));
             if refreshes {
-                flow.queue.push_last(event::event(&id, None, event::TURBO_REFRESH));
+                listener.put(event::event(&id, None, event::TURBO_REFRESH));
             }
         }
     }
-    drop(flow);
-    EventBody { listener, _joined: joined }
+    EventBody::new(listener, joined)
 }
 
 /// A client that listens.
-struct EventListener {
+pub(super) struct EventListener {
     hub: Arc<SharedHub>,
     flow: RefCell<EventFlow>,
     /// Beats since something was sent.
@@ -104,14 +101,32 @@ impl EventFlow {
     }
 }
 
+impl EventListener {
+    pub(super) fn new(hub: &Arc<SharedHub>) -> Rc<EventListener> {
+        Rc::new(EventListener { hub: hub.clone(), flow: RefCell::default(), quiet: Cell::new(0) })
+    }
+
+    /// Puts bytes into the queue before the body begins.
+    pub(super) fn put(&self, bytes: Bytes) {
+        self.flow.borrow_mut().queue.push_last(bytes);
+    }
+
+    /// Ends the body behind the events that wait.
+    pub(super) fn finish(&self) {
+        let mut flow = self.flow.borrow_mut();
+        flow.ended = true;
+        flow.wake();
+    }
+}
+
 impl Listener for EventListener {
-    fn take(&self, message: &FormedMessage) -> bool {
+    fn take(&self, event: &Bytes, _: &Rc<str>) -> bool {
         let mut flow = self.flow.borrow_mut();
         if flow.ended {
             return false;
         }
         self.quiet.set(0);
-        let fits = flow.queue.push(message.bytes.clone(), self.hub.client_queue);
+        let fits = flow.queue.push(event.clone(), self.hub.client_queue);
         if !fits {
             flow.queue.drop_waiting();
             flow.ended = true;
@@ -132,19 +147,24 @@ impl Listener for EventListener {
     }
 
     fn end(&self) {
-        let mut flow = self.flow.borrow_mut();
-        flow.ended = true;
-        flow.wake();
+        self.finish();
     }
 }
 
 /// The body of a response with events. Dropping it is the end of the listener.
-pub(super) struct EventBody {
+pub(super) struct EventBody<J> {
     listener: Rc<EventListener>,
-    _joined: JoinedSet,
+    _joined: J,
 }
 
-impl BodyStream for EventBody {
+impl<J> EventBody<J> {
+    /// `joined` leaves the streams when it is dropped.
+    pub(super) fn new(listener: Rc<EventListener>, joined: J) -> EventBody<J> {
+        EventBody { listener, _joined: joined }
+    }
+}
+
+impl<J> BodyStream for EventBody<J> {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         let mut flow = self.listener.flow.borrow_mut();
         if let Some(frame) = flow.queue.pop() {
@@ -159,7 +179,7 @@ impl BodyStream for EventBody {
 
     fn half_closed(&mut self) {
         // Browsers close the whole connection, so the client has gone.
-        self.listener.end();
+        self.listener.finish();
     }
 }
 

@@ -14,13 +14,18 @@ use std::rc::Rc;
 impl LocalHub {
     /// Whether a request is for the hub.
     pub(crate) fn takes(&self, request: &Request) -> bool {
-        request.path() == self.hub.path.as_bytes() || self.has_events(request)
+        request.path() == self.hub.path.as_bytes()
+            || self.has_events(request)
+            || self.mercure_door(request).is_some()
     }
 
     /// Responds to a request for the hub.
     pub(crate) async fn open(self: Rc<Self>, exchange: Exchange) -> Response {
         if self.has_events(&exchange.request) {
             return self.events(exchange).await;
+        }
+        if self.mercure_door(&exchange.request).is_some() {
+            return self.mercure(exchange).await;
         }
         let opening = match Opening::of(&exchange.request) {
             Ok(opening) => opening,

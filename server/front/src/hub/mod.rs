@@ -11,16 +11,20 @@
 //! 2. A thread has its own clients ([`local`], [`socket`]) and calls the app as ordinary requests of the one queue ([`call`]), at most
 //!    `hub.calls` of all threads at a time.
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
-//! 4. Pages that only listen are no matter of the app ([`door`], [`events`], [`poll`]): the names of their streams are signed.
-//! 5. Without `hub.path` none of this exists.
+//! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
+//! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]).
+//! 6. Without `hub.path` none of this exists.
 
 mod call;
 mod commands;
 mod door;
 mod events;
 mod handshake;
+mod joining;
 mod listeners;
+mod listening;
 pub(crate) mod local;
+mod mercure;
 mod poll;
 mod publish;
 mod report;
@@ -32,6 +36,7 @@ pub(crate) use publish::Publishing;
 use cable::event_id::{EventId, StreamSet};
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
+use mercure::MercureDoor;
 use settings::Settings;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +59,8 @@ pub(crate) struct SharedHub {
     events_path: Box<str>,
     /// Other origins whose pages may listen.
     origins: Vec<String>,
+    /// `None` if Mercure is off.
+    mercure: Option<MercureDoor>,
     /// How long a poll waits.
     poll: Duration,
     secret: Option<SignedNames>,
@@ -80,6 +87,7 @@ pub(crate) struct HubCounts {
     slow: AtomicU64,
     event_listeners: AtomicU64,
     polls: AtomicU64,
+    mercure: AtomicU64,
     violations: AtomicU64,
     rejected: AtomicU64,
     resumed: AtomicU64,
@@ -112,6 +120,7 @@ impl SharedHub {
             path: path.into(),
             events_path: format!("{}/events", path.trim_end_matches('/')).into(),
             origins: settings.hub.origins.clone(),
+            mercure: MercureDoor::new(settings),
             poll: settings.hub.poll,
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
             max_message: size(settings.hub.max_message),

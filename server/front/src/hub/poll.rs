@@ -8,12 +8,13 @@
 //! 3. At the end of the server, waiting requests are answered with what they have.
 
 use super::count;
-use super::door::{self, Listening};
+use super::door;
+use super::joining::Listening;
 use super::listeners::Listener;
 use super::local::LocalHub;
 use bytes::Bytes;
 use cable::event;
-use cable::event_audience::{EventForm, FormedMessage};
+use cable::event_audience::EventForm;
 use cable::event_id::EventId;
 use cable::queue::ClientQueue;
 use handler::{Exchange, Failure, Response};
@@ -58,7 +59,7 @@ pub(super) async fn respond(
     match tokio::time::timeout(local.hub.poll, told).await {
         Ok(false) => Failure::client_gone("the client has gone while its poll was waiting").into_response(),
         Ok(true) | Err(_) => {
-            // What was published together is answered together.
+            // Messages that were published together are answered together.
             tokio::task::yield_now().await;
             let (objects, id) = waiting.taken();
             answer(id.as_deref().unwrap_or(&now), &objects, false)
@@ -103,9 +104,9 @@ impl WaitingPoll {
 }
 
 impl Listener for WaitingPoll {
-    fn take(&self, message: &FormedMessage) -> bool {
-        self.objects.borrow_mut().push(message.bytes.clone());
-        *self.id.borrow_mut() = Some(message.id.clone());
+    fn take(&self, object: &Bytes, id: &Rc<str>) -> bool {
+        self.objects.borrow_mut().push(object.clone());
+        *self.id.borrow_mut() = Some(id.clone());
         self.wake();
         true
     }

@@ -16,6 +16,7 @@ impl SharedHub {
         HubSnapshot {
             clients: of(&counts.clients),
             event_listeners: of(&counts.event_listeners),
+            mercure: of(&counts.mercure),
             polls: of(&counts.polls),
             accepted: of(&counts.accepted),
             subscriptions: of(&counts.subscriptions),

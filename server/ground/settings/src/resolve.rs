@@ -31,7 +31,7 @@ use crate::puma::{Call, CallDescription, Mapped, PumaFile, left_out, toml};
 use crate::raw::Raw;
 use crate::reading::Reading;
 use crate::settings::{
-    DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces, ordinary_pool,
+    DEVELOPMENT, Files, Health, Hub, Logs, Process, Rack, Settings, Shared, Traces, ordinary_pool,
 };
 use crate::table::section::Section;
 use crate::table::taker::{Choice, Taker};
@@ -180,7 +180,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         maintenance: Section::take(&taker),
         compression: Section::take(&taker),
         cache: Section::take(&taker),
-        hub: Section::take(&taker),
+        hub: hub(&taker),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
@@ -217,6 +217,17 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
             .zip(facts.puma_rb.as_ref())
             .map(|(mapped, file)| toml(mapped, &file.shown)),
     })
+}
+
+/// Checks that the Mercure hub has the hub that it is a part of.
+fn hub(taker: &Taker<'_>) -> Hub {
+    let hub = Hub::take(taker);
+    if hub.mercure.is_some() && hub.path.is_none() {
+        let problem =
+            "hub.path is off: set it, for example to \"/cable\", because Mercure is a part of the hub";
+        taker.conflict(&table::hub::mercure.about, problem.to_owned());
+    }
+    hub
 }
 
 /// Checks that the two paths differ, because their responses do.

@@ -9,9 +9,11 @@ figures! {
         /// Open WebSockets of the hub.
         clients: u64 = gauge("firebrick_hub_clients"; "Open WebSockets of the hub"),
         /// Open responses with Server-Sent Events.
-        event_listeners: u64 = gauge("firebrick_hub_listeners", transport = "events"; "Clients that only listen: responses with Server-Sent Events, polls that wait"),
+        event_listeners: u64 = gauge("firebrick_hub_listeners", transport = "events"; "Clients that only listen: by Server-Sent Events, by polls that wait, by Mercure"),
         /// Polls that wait for a message.
         polls: u64 = gauge("firebrick_hub_listeners", transport = "poll"),
+        /// Subscribers of Mercure.
+        mercure: u64 = gauge("firebrick_hub_listeners", transport = "mercure"),
         /// WebSockets opened since the start.
         accepted: u64 = counter("firebrick_hub_accepted"; "WebSockets that the hub has opened"),
         /// Subscriptions in force.

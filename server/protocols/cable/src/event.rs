@@ -17,11 +17,11 @@ pub const TURBO_REFRESH: &str = "<turbo-stream action=\"refresh\"></turbo-stream
 pub const PING: &str = ":\n\n";
 
 /// Returns the first bytes of a body: the time in milliseconds until a client connects again, and the id at which it begins.
-pub fn opening(retry: u64, id: &str) -> Bytes {
+pub fn resuming(retry: u64, id: &str) -> Bytes {
     format!("retry: {retry}\nid: {id}\n\n").into()
 }
 
-/// Returns a body that tells a client to connect again, where it was.
+/// Returns the time in milliseconds until a client connects again, where it was: a whole body, or the beginning of one.
 pub fn closing(retry: u64) -> Bytes {
     format!("retry: {retry}\n\n").into()
 }
@@ -151,7 +151,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_body_begins_with_its_place_and_no_event() {
-        let body = opening(2_000, "e:00000000:1");
+        let body = resuming(2_000, "e:00000000:1");
         assert_eq!(&body[..], b"retry: 2000\nid: e:00000000:1\n\n");
         assert_eq!(&closing(2_000)[..], b"retry: 2000\n\n");
         assert_eq!(seen(PING), []);

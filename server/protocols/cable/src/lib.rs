@@ -19,6 +19,8 @@ pub mod event_audience;
 pub mod event_id;
 pub mod event_query;
 pub mod frame;
+pub mod jwt;
+pub mod mercure;
 pub mod message;
 pub mod position_query;
 pub mod publication;

@@ -230,6 +230,12 @@ impl StreamTable {
         Some(stream.history.range(from..).cloned().collect())
     }
 
+    /// Returns all kept messages of a stream.
+    pub fn kept(&self, name: &str) -> Vec<Arc<StreamMessage>> {
+        let stream = self.streams.get(name);
+        stream.map(|stream| stream.history.iter().cloned().collect()).unwrap_or_default()
+    }
+
     /// Forgets what is older than the history may be, or too much.
     pub fn expire(&mut self, now: u64) {
         let time = self.bounds.time;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::entry::{Category, long};
+use super::entry::{Category, bare, long};
 use super::section::section;
 use crate::kind::Completion;
 use crate::kind::lists::Origins;
 use crate::kind::numbers::{Count, Period, Size};
-use crate::kind::texts::{Path, RequestPath, TicketSecret};
+use crate::kind::texts::{Path, RequestPath, Switch, TicketSecret};
 use crate::kind::wrappers::{Maybe, OrOff};
 
 section! { Category::Hub;
@@ -42,6 +42,30 @@ section! { Category::Hub;
         default_shown: Some("none: only the server's own pages"),
         more: "Such as https://shop.example, or * for all. WebSockets have config.action_cable.allowed_request_origins.",
         known_as: &["allowed_origins", "cors_allowed_origins", "cors_origins"],
+    }
+    /// Path of the Mercure hub
+    mercure: Option<String> = OrOff(RequestPath), {
+        key: "hub.mercure",
+        flags: &[long("hub-mercure", "PATH")],
+        default: "off",
+        more: "Usually /.well-known/mercure. Needs hub.path, and hub.mercure_secret or hub.secret.",
+        known_as: &["mercure_path", "mercure_url"],
+    }
+    /// Secret of the tokens (JWT, HS256) of publishers and subscribers of Mercure
+    mercure_secret: Option<String> = Maybe(TicketSecret), {
+        key: "hub.mercure_secret",
+        flags: &[long("hub-mercure-secret", "SECRET")],
+        env: &["FIREBRICK_MERCURE_SECRET"],
+        default_shown: Some("hub.secret"),
+        secret: true,
+        known_as: &["mercure_jwt_key", "mercure_publisher_jwt_key", "mercure_subscriber_jwt_key", "mercure_jwt_secret"],
+    }
+    /// Subscribers of Mercure need no token, and get public updates
+    mercure_anonymous: bool = Switch, {
+        key: "hub.mercure_anonymous",
+        flags: &[bare("hub-mercure-anonymous", "true")],
+        default: "false",
+        known_as: &["anonymous"],
     }
     /// How long a poll waits for a message
     poll: Duration = Period { min: Duration::from_secs(1), max: Duration::from_secs(3_600) }, {

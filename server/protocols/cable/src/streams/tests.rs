@@ -29,6 +29,8 @@ fn a_position_within_the_history_is_resumed() {
     let other = StreamPosition { epoch: "f".to_owned(), offset: 7 };
     assert_eq!(offsets(table.resume("room", Some(&other), None)), None);
     assert_eq!(offsets(table.resume("room", None, None)), Some(vec![]));
+    assert_eq!(offsets(Some(table.kept("room"))), Some(vec![3, 4, 5, 6, 7]));
+    assert_eq!(offsets(Some(table.kept("other"))), Some(vec![]));
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! The door of Server-Sent Events and long polling at `{hub.path}/events`.
+//!
+//! Why: a page that only listens needs no WebSocket, and no call to the app: the names of its streams are signed.
+//!
+//! Contract: only streams whose names are signed with `hub.secret` can be listened to. Without the secret the door is closed (404).
+
+use super::door::{OtherOrigin, other_origin, preflight, refusal};
+use super::events::{self, NoEvents};
+use super::joining::{Claimed, Listening};
+use super::local::LocalHub;
+use super::{count, poll};
+use cable::event::closing;
+use cable::event_id::{EventId, StreamSet};
+use cable::event_query::EventQuery;
+use cable::signed::SignedNames;
+use handler::{Body, Exchange, Request, Response};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The methods of the door.
+const METHODS: &[u8] = b"GET, HEAD, OPTIONS";
+/// Fields that scripts of other origins may send.
+const ALLOWED_FIELDS: &[u8] = b"Cache-Control, Last-Event-ID";
+
+impl LocalHub {
+    /// Whether a request is for the events.
+    pub(super) fn has_events(&self, request: &Request) -> bool {
+        request.path() == self.hub.events_path.as_bytes()
+    }
+
+    /// Responds to a request for events.
+    pub(super) async fn events(self: Rc<Self>, exchange: Exchange) -> Response {
+        let request = &exchange.request;
+        let Some(secret) = &self.hub.secret else {
+            return refusal(404, "there are no events here, because hub.secret is not set");
+        };
+        let other = match other_origin(request, &self.hub.origins) {
+            Ok(other) => other,
+            Err(origin) => {
+                return refusal(403, &format!("the origin {origin} is not one of hub.origins"));
+            }
+        };
+        let is_head = request.method() == b"HEAD";
+        let mut response = match request.method() {
+            b"OPTIONS" => preflight(other.is_some(), METHODS, ALLOWED_FIELDS),
+            b"GET" | b"HEAD" => match self.listening(request, secret) {
+                Err(refused) => *refused,
+                Ok((listening, polls)) if polls => poll::respond(&self, exchange, listening, is_head).await,
+                // A browser gives up after any other status, so a client that should come again gets an empty stream.
+                Ok(_) if self.closing.get() => events::head(Body::Bytes(closing(events::retry()))),
+                Ok(_) if is_head => events::head(Body::Stream(Box::new(NoEvents))),
+                Ok((listening, _)) => {
+                    // The trace gets the request now.
+                    drop(exchange);
+                    events::head(Body::Stream(Box::new(events::listen(&self, listening))))
+                }
+            },
+            _ => {
+                let mut response = refusal(405, "events are read by GET");
+                response.fields.push(b"Allow", METHODS);
+                response
+            }
+        };
+        OtherOrigin::mark_all(other.as_ref(), &self.hub.origins, &mut response.fields);
+        response
+    }
+
+    /// Checks who listens to what. Returns whether it is a poll, too.
+    fn listening(&self, request: &Request, secret: &SignedNames) -> Result<(Listening, bool), Box<Response>> {
+        let query = EventQuery::parse(request.query(), self.hub.max_subscriptions)
+            .map_err(|why| Box::new(refusal(400, &why)))?;
+        let names = query.streams.iter().map(|signed| secret.verify(signed).map(Arc::from));
+        let Some(names) = names.collect::<Option<Vec<Arc<str>>>>() else {
+            count(&self.hub.counts.rejected);
+            return Err(Box::new(refusal(403, "the name of a stream is not signed with hub.secret")));
+        };
+        let sent = request.fields.get("last-event-id").map(<[u8]>::trim_ascii).filter(|id| !id.is_empty());
+        let id = sent.or(query.last_event_id.as_deref().map(str::as_bytes));
+        let id = id.map(|id| {
+            std::str::from_utf8(id).ok().and_then(EventId::parse).map_or(Claimed::Unknown, Claimed::Id)
+        });
+        let polls = query.polls || prefers_json(request);
+        Ok((Listening { set: StreamSet::new(names), id, refreshes: query.refreshes }, polls))
+    }
+}
+
+/// Whether a client asks for JSON and not for events.
+fn prefers_json(request: &Request) -> bool {
+    let names = |essence: &str| {
+        request.fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')).any(|part| {
+            let end = part.iter().position(|byte| *byte == b';').unwrap_or(part.len());
+            part[..end].trim_ascii().eq_ignore_ascii_case(essence.as_bytes())
+        })
+    };
+    names("application/json") && !names("text/event-stream")
+}
