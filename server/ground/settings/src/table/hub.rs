@@ -51,7 +51,7 @@ section! { Category::Hub;
         more: "Usually /.well-known/mercure. Needs hub.path, and hub.mercure_secret or hub.secret.",
         known_as: &["mercure_path", "mercure_url"],
     }
-    /// Secret of the tokens (JWT, HS256) of publishers and subscribers of Mercure
+    /// Secret of the tokens (JWT, HS256) of Mercure's clients
     mercure_secret: Option<String> = Maybe(TicketSecret), {
         key: "hub.mercure_secret",
         flags: &[long("hub-mercure-secret", "SECRET")],
