@@ -1,4 +1,7 @@
 //! The clients of one front thread: delivers messages to them, sends pings, ends them.
+//!
+//! Contract: all this is done to [`TURN`] clients at a time. Between two turns their connections write and others are served, so a
+//! message for 10,000 clients does not delay a request by more than one turn.
 
 use super::{Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
@@ -20,8 +23,10 @@ use std::time::Duration;
 
 /// Each client gets a ping in this time, as from Action Cable.
 const BEAT: Duration = Duration::from_secs(3);
-/// The clients are divided into so many parts, which take turns.
-const TURNS: usize = 10;
+/// The clients are divided into so many parts, which get their pings one after the other.
+const PARTS: usize = 10;
+/// The most clients of a turn. Writing to one takes a few microseconds.
+const TURN: usize = 128;
 
 /// The hub on one thread.
 pub(crate) struct LocalHub {
@@ -94,25 +99,39 @@ impl LocalHub {
 
     async fn deliver_all(self: Rc<Self>, mut mailbox: Mailbox) {
         while let Some(message) = mailbox.recv().await {
+            self.deliver(&message).await;
             uncount(&self.hub.counts.backlog);
-            self.deliver(&message);
-            // The connections write before the next message is delivered.
-            tokio::task::yield_now().await;
         }
     }
 
-    fn deliver(&self, message: &Arc<StreamMessage>) {
-        let sockets = self.sockets.borrow();
-        let mut sent = 0;
-        self.audiences.borrow().deliver(message, &self.hub.epoch, &mut |client, frame| {
-            if let Some(socket) = sockets.get(client) {
-                sent += u64::from(socket.send(frame.clone()));
+    async fn deliver(&self, message: &Arc<StreamMessage>) {
+        let mut delivery = self.audiences.borrow().begin(message);
+        loop {
+            let mut sent = 0;
+            let is_unfinished = {
+                let sockets = self.sockets.borrow();
+                self.audiences.borrow().advance(&mut delivery, TURN, &mut |client, frame| {
+                    if let Some(socket) = sockets.get(client) {
+                        sent += u64::from(socket.send(frame.clone()));
+                    }
+                })
+            };
+            self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+            // The connections write before the next turn, and before the next message.
+            tokio::task::yield_now().await;
+            if !is_unfinished {
+                break;
             }
-        });
-        self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+        }
+        self.end_remotely(message);
+    }
+
+    /// Ends the connections for which the app has sent a message to do so.
+    fn end_remotely(&self, message: &StreamMessage) {
         if let Some(clients) = self.remote.borrow().get(&*message.stream)
             && let Ok(RemoteOrder { kind: "disconnect", reconnect }) = serde_json::from_str(&message.payload)
         {
+            let sockets = self.sockets.borrow();
             clients
                 .iter()
                 .filter_map(|client| sockets.get(*client))
@@ -122,20 +141,32 @@ impl LocalHub {
 
     /// Sends pings to one part of the clients after the other.
     async fn beat(self: Rc<Self>) {
-        let mut turn = 0;
+        let mut part = 0;
         loop {
-            tokio::time::sleep(BEAT / TURNS as u32).await;
-            turn = (turn + 1) % TURNS;
+            tokio::time::sleep(BEAT / PARTS as u32).await;
+            part = (part + 1) % PARTS;
             let now = now_ms();
-            if self.index == 0 && turn == 0 {
+            if self.index == 0 && part == 0 {
                 self.hub.streams().expire(now);
             }
-            let sockets = self.sockets.borrow();
-            if !sockets.is_empty() {
-                let ping = message::ping(now / 1000);
-                let part = sockets.iter().filter(|(client, _)| client % TURNS == turn);
-                part.for_each(|(_, socket)| socket.beat(&ping));
+            if self.sockets.borrow().is_empty() {
+                continue;
             }
+            let ping = message::ping(now / 1000);
+            self.in_turns(|client| client % PARTS == part, |socket| socket.beat(&ping)).await;
+        }
+    }
+
+    /// Calls `act` for each client that is there now and `fits`.
+    async fn in_turns(&self, fits: impl Fn(usize) -> bool, act: impl Fn(&dyn HubClient)) {
+        let clients: Vec<usize> =
+            self.sockets.borrow().iter().map(|(client, _)| client).filter(|client| fits(*client)).collect();
+        for turn in clients.chunks(TURN) {
+            for client in turn {
+                let socket = self.sockets.borrow().get(*client).cloned();
+                socket.iter().for_each(|socket| act(&**socket));
+            }
+            tokio::task::yield_now().await;
         }
     }
 

@@ -47,7 +47,6 @@ pub(crate) struct SharedHub {
     max_message: usize,
     max_subscriptions: usize,
     client_queue: usize,
-    epoch: Box<str>,
     streams: Mutex<StreamTable>,
     mailboxes: Vec<mpsc::UnboundedSender<Arc<StreamMessage>>>,
     calls: Semaphore,
@@ -92,15 +91,13 @@ impl SharedHub {
             messages: settings.hub.history_messages as usize,
             bytes: size(settings.hub.history_memory),
         };
-        let epoch = format!("{:012x}", fastrand::u64(..1 << 48));
         let hub = SharedHub {
             path: path.into(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,
             client_queue: size(settings.hub.client_queue),
-            streams: Mutex::new(StreamTable::new(&epoch, bounds, now_ms())),
-            epoch: epoch.into(),
+            streams: Mutex::new(StreamTable::new(&new_epoch(), bounds, now_ms())),
             mailboxes,
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
@@ -108,17 +105,24 @@ impl SharedHub {
         Some((Arc::new(hub), receivers))
     }
 
-    /// Adds a message to a stream, and passes it on to its listeners. Returns its offset.
-    fn publish(&self, name: &str, payload: &str) -> u64 {
+    /// Adds a message to a stream, and passes it on to its listeners. Returns its epoch and offset.
+    fn publish(&self, name: &str, payload: &str) -> (Arc<str>, u64) {
         count(&self.counts.published);
-        self.streams().publish(name, payload.into(), now_ms(), &mut |thread, message| {
-            // Counted first: the thread may have it before this returns.
-            count(&self.counts.backlog);
-            if self.mailboxes[usize::from(thread)].send(message.clone()).is_err() {
-                // A thread that has ended has no clients.
-                uncount(&self.counts.backlog);
-            }
-        })
+        let mut streams = self.streams();
+        let offset = streams.publish(name, payload.into(), now_ms(), &mut |thread, message| {
+            self.pass_on(thread, message);
+        });
+        (streams.epoch().clone(), offset)
+    }
+
+    /// Puts a message into the mailbox of a thread.
+    fn pass_on(&self, thread: u16, message: &Arc<StreamMessage>) {
+        // Counted first: the thread may have it before this returns.
+        count(&self.counts.backlog);
+        if self.mailboxes[usize::from(thread)].send(message.clone()).is_err() {
+            // A thread that has ended has no clients.
+            uncount(&self.counts.backlog);
+        }
     }
 
     /// Whether publishers have to wait, because the threads are behind.
@@ -129,6 +133,11 @@ impl SharedHub {
     fn streams(&self) -> MutexGuard<'_, StreamTable> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a name for an epoch of streams.
+fn new_epoch() -> String {
+    format!("{:012x}", fastrand::u64(..1 << 48))
 }
 
 /// Returns milliseconds since 1970.

@@ -120,7 +120,10 @@ async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
                 tokio::time::sleep(BEHIND).await;
             }
             let answer = match head.split(&bytes) {
-                Ok((name, payload)) => format!("OK {} {}\n", hub.epoch, hub.publish(name, payload)),
+                Ok((name, payload)) => {
+                    let (epoch, offset) = hub.publish(name, payload);
+                    format!("OK {epoch} {offset}\n")
+                }
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(head.length());

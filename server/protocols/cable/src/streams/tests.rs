@@ -79,6 +79,46 @@ fn the_oldest_messages_make_room() {
     );
 }
 
+#[test]
+fn offsets_from_outside_mean_the_same_on_all_servers() {
+    let insert = |table: &mut StreamTable, name: &str, offset: u64| {
+        table.insert(name, "1".into(), (offset, offset), offset, &mut |_, _| {})
+    };
+    let tables = [3, 5].map(|begun| {
+        let mut table = StreamTable::new("own", BOUNDS, 0);
+        table.begin_epoch("e", begun - 1, begun - 1, begun);
+        (begun..=9)
+            .for_each(|offset| _ = insert(&mut table, if offset % 2 == 0 { "even" } else { "odd" }, offset));
+        table
+    });
+    for table in &tables {
+        assert_eq!(offsets(table.resume("odd", Some(&at(5)), None)), Some(vec![7, 9]));
+        assert_eq!(offsets(table.resume("even", Some(&at(8)), None)), Some(vec![]));
+        assert_eq!(offsets(table.resume("odd", Some(&at(11)), None)), Some(vec![]), "not arrived yet");
+        assert_eq!(offsets(table.resume("none", Some(&at(4)), None)), Some(vec![]));
+        let own = StreamPosition { epoch: "own".to_owned(), offset: 5 };
+        assert_eq!(offsets(table.resume("odd", Some(&own), None)), None);
+    }
+    let [mut early, mut late] = tables;
+    assert_eq!(offsets(early.resume("odd", Some(&at(3)), None)), Some(vec![5, 7, 9]));
+    assert_eq!(offsets(late.resume("odd", Some(&at(3)), None)), None, "it does not know what was before 5");
+    assert_eq!(offsets(late.resume("none", Some(&at(3)), None)), None);
+    assert_eq!(late.listen("odd", 0, 10), 9);
+    assert!(!insert(&mut late, "odd", 9), "no message twice");
+    late.begin_epoch("f", 100, 20, 20);
+    assert_eq!(offsets(late.resume("odd", Some(&at(9)), None)), None);
+    assert_eq!(offsets(late.resume("odd", None, Some(1))), Some(vec![]), "a second later");
+    let mut told = Vec::new();
+    assert!(late.insert("odd", "1".into(), (101, 21), 21, &mut |thread, message| {
+        told.push((thread, message.offset))
+    }));
+    assert_eq!(told, [(0, 101)], "listeners stay");
+    late.unlisten("odd", 0, 22);
+    late.expire(70_000);
+    late.expire(140_000);
+    assert!(late.is_empty() && late.bytes() == 0);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Publish(u8),
