@@ -56,6 +56,22 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
         true
     }
 
+    /// Lets a subscriber get only messages after a later offset.
+    pub fn raise(
+        &mut self,
+        stream: &str,
+        identifier: &Rc<str>,
+        protocol: CableProtocol,
+        client: K,
+        offset: u64,
+    ) {
+        let audience = self.streams.get_mut(stream);
+        let listeners = audience.and_then(|audience| audience.get_mut(&(identifier.clone(), protocol)));
+        if let Some(from) = listeners.and_then(|listeners| listeners.get_mut(&client)) {
+            *from = offset.max(*from);
+        }
+    }
+
     /// Removes a subscriber. Returns whether it was one.
     pub fn leave(&mut self, stream: &str, identifier: &Rc<str>, protocol: CableProtocol, client: K) -> bool {
         let Some(audience) = self.streams.get_mut(stream) else { return false };
@@ -158,6 +174,9 @@ mod tests {
         let of_two = sent[2].1;
         assert_eq!(sent.iter().filter(|(_, frame)| *frame == of_two).count(), 2);
         assert_eq!(deliver(&audiences, 6).len(), 4);
+        audiences.raise("room", &one, CableProtocol::Basic, 3, 7);
+        audiences.raise("room", &one, CableProtocol::Basic, 3, 6);
+        assert_eq!((deliver(&audiences, 7).len(), deliver(&audiences, 8).len()), (3, 4));
         assert!(audiences.leave("room", &one, CableProtocol::Basic, 1));
         assert!(!audiences.leave("room", &one, CableProtocol::Basic, 1));
         for client in [2, 3] {
@@ -171,7 +190,7 @@ mod tests {
     fn subscribers_come_and_go_between_turns() {
         let mut audiences = Audiences::default();
         let identifier: Rc<str> = "1".into();
-        let mut join = |audiences: &mut Audiences<i32>, client, offset| {
+        let join = |audiences: &mut Audiences<i32>, client, offset| {
             assert!(audiences.join("room", &identifier, CableProtocol::Basic, client, || offset));
         };
         (0..10).for_each(|client| join(&mut audiences, client, 0));

@@ -11,6 +11,10 @@
 //! 3. A stream is forgotten when it has no listeners and no kept messages, and that has been so for the time of the history.
 //! 4. The bytes count messages, bookkeeping, and streams without listeners. The oldest messages go first.
 
+mod record;
+
+pub use record::TableRecord;
+
 use crate::command::StreamPosition;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -125,6 +129,11 @@ impl StreamTable {
 
     pub fn epoch(&self) -> &Arc<str> {
         &self.epoch
+    }
+
+    /// Returns the largest offset that came from outside.
+    pub fn last(&self) -> u64 {
+        self.last
     }
 
     /// Returns the number of known streams.
@@ -250,6 +259,11 @@ impl StreamTable {
                 self.idle.push_back((now, stream.name.clone()));
             }
         }
+    }
+
+    /// Whether another server that shares the offsets has got farther than this one.
+    pub fn is_ahead(&self, position: &StreamPosition) -> bool {
+        self.is_shared && position.offset > self.last && *position.epoch == *self.epoch
     }
 
     /// Returns the messages after a position, or without one those since a time in seconds since 1970. `None`: some may be missing.

@@ -99,7 +99,7 @@ fn offsets_from_outside_mean_the_same_on_all_servers() {
         let own = StreamPosition { epoch: "own".to_owned(), offset: 5 };
         assert_eq!(offsets(table.resume("odd", Some(&own), None)), None);
     }
-    let [mut early, mut late] = tables;
+    let [early, mut late] = tables;
     assert_eq!(offsets(early.resume("odd", Some(&at(3)), None)), Some(vec![5, 7, 9]));
     assert_eq!(offsets(late.resume("odd", Some(&at(3)), None)), None, "it does not know what was before 5");
     assert_eq!(offsets(late.resume("none", Some(&at(3)), None)), None);
@@ -117,6 +117,39 @@ fn offsets_from_outside_mean_the_same_on_all_servers() {
     late.expire(70_000);
     late.expire(140_000);
     assert!(late.is_empty() && late.bytes() == 0);
+}
+
+#[test]
+fn a_table_is_passed_on() {
+    let mut old = StreamTable::new("e", BOUNDS, 10_000);
+    (1..=7).for_each(|now| _ = publish(&mut old, "room", 10_000 + now));
+    publish(&mut old, "other", 10_003);
+    old.listen("quiet", 0, 10_004);
+    let text = serde_json::to_string(&old.record()).unwrap();
+    let mut new = StreamTable::new("f", BOUNDS, 20_000);
+    assert!(new.adopt(serde_json::from_str(&text).unwrap(), 20_000));
+    assert!(!new.adopt(serde_json::from_str(&text).unwrap(), 20_000), "once");
+    for (name, offset) in
+        [("room", 7), ("room", 3), ("room", 2), ("room", 1), ("room", 8), ("other", 0), ("other", 1)]
+    {
+        let resume = |table: &StreamTable| offsets(table.resume(name, Some(&at(offset)), None));
+        assert_eq!(resume(&new), resume(&old), "{name} {offset}");
+    }
+    assert_eq!(offsets(new.resume("room", None, Some(10))), offsets(old.resume("room", None, Some(10))));
+    assert_eq!((new.listen("room", 0, 20_001), publish(&mut new, "room", 20_001)), (7, 8));
+    let summary = new.busiest(1).remove(0);
+    assert_eq!((summary.published, summary.kept), (8, 5));
+    let small = HistoryBounds { messages: 2, ..BOUNDS };
+    let mut few = StreamTable::new("f", small, 20_000);
+    assert!(few.adopt(old.record(), 20_000));
+    assert_eq!(offsets(few.resume("room", Some(&at(5)), None)), Some(vec![6, 7]));
+    assert_eq!(offsets(few.resume("room", Some(&at(4)), None)), None);
+    new.unlisten("room", 0, 20_002);
+    for table in [&mut new, &mut few] {
+        table.expire(80_002);
+        table.expire(140_004);
+        assert!(table.is_empty() && table.bytes() == 0, "{table:?}");
+    }
 }
 
 #[derive(Debug, Clone)]
