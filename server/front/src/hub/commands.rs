@@ -143,11 +143,13 @@ impl CableSocket {
 
     /// Sends the missed messages of a subscription, or says that some are no longer kept.
     fn replay(&self, identifier: &str, history: &HistoryRequest) {
-        let session = self.session.borrow();
-        let Some(subscription) = session.subscriptions.iter().find(|known| *known.identifier == *identifier)
+        let mut session = self.session.borrow_mut();
+        let Some(subscription) =
+            session.subscriptions.iter_mut().find(|known| *known.identifier == *identifier)
         else {
             return;
         };
+        self.skip_known(subscription, history);
         let streams = self.local.hub.streams();
         let missed = subscription.streams.iter().map(|stream| {
             let position = history.streams.get(&*stream.name);
@@ -167,6 +169,20 @@ impl CableSocket {
         let complete = frames.is_some();
         frames.into_iter().flatten().for_each(|frame| _ = self.send(frame));
         self.send(message::history(identifier, complete));
+    }
+
+    /// A message that the client has got from another server, and that has not arrived here yet, is not for it any more.
+    fn skip_known(&self, subscription: &mut HubSubscription, history: &HistoryRequest) {
+        let streams = self.local.hub.streams();
+        let mut audiences = self.local.audiences.borrow_mut();
+        for stream in &mut subscription.streams {
+            let Some(position) = history.streams.get(&*stream.name) else { continue };
+            if streams.is_ahead(position) && position.offset > stream.offset {
+                stream.offset = position.offset;
+                let (identifier, client) = (&subscription.identifier, self.client.get());
+                audiences.raise(&stream.name, identifier, self.protocol, client, position.offset);
+            }
+        }
     }
 
     fn reject(&self, identifier: &str) {
@@ -225,7 +241,7 @@ impl CableSocket {
         session.subscriptions.iter().find(|known| *known.identifier == *identifier)?.channel.clone()
     }
 
-    fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
+    pub(super) fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
         let identifier: Rc<str> = identifier.into();
         let streams = streams.iter().filter_map(|name| self.join_stream(name, &identifier)).collect();
         let _counted = CountedSubscription::new(&self.local);

@@ -26,6 +26,7 @@ impl LocalHub {
         if self.closing.get() {
             return Failure::busy("the server is stopping").into_response();
         }
+        self.hub.opened().await;
         let template = call::template(&exchange.request);
         let (client, trace) = (exchange.client.clone(), exchange.trace.clone());
         // The trace gets the request now.

@@ -3,7 +3,8 @@
 //! Contract: all this is done to [`TURN`] clients at a time. Between two turns their connections write and others are served, so a
 //! message for 10,000 clients does not delay a request by more than one turn.
 
-use super::{Mailbox, SharedHub, count, now_ms, uncount};
+use super::heirloom::{Givers, Resume};
+use super::{Mail, Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
 use crate::sites::local::Log;
 use bytes::Bytes;
@@ -14,12 +15,12 @@ use cable::streams::StreamMessage;
 use net::task::spawn_local;
 use serde::Deserialize;
 use slab::Slab;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Each client gets a ping in this time, as from Action Cable.
 const BEAT: Duration = Duration::from_secs(3);
@@ -34,12 +35,20 @@ pub(crate) struct LocalHub {
     pub(super) index: u16,
     pub(super) app: Rc<App>,
     pub(super) log: Log,
-    sockets: RefCell<Slab<Rc<dyn HubClient>>>,
+    pub(super) sockets: RefCell<Slab<Rc<dyn HubClient>>>,
     pub(super) audiences: RefCell<Audiences<usize>>,
     /// Clients by the stream on which the app ends connections.
     remote: RefCell<HashMap<Box<str>, Vec<usize>>>,
     /// No further client is accepted.
     pub(super) closing: Cell<bool>,
+    /// Clients are being told to connect again.
+    draining: Cell<bool>,
+    /// The offset of the last message that all clients of this thread have got.
+    pub(super) delivered: Cell<u64>,
+    /// Clients whose connections are about to go to another program.
+    pub(super) giving: Cell<usize>,
+    /// Serves the connections of clients that another program has held.
+    pub(super) resume: OnceCell<Resume>,
     /// Calls about the end of connections that are under way.
     pub(super) last_calls: Cell<usize>,
 }
@@ -57,6 +66,15 @@ pub(super) trait HubClient {
 
     /// Leaves all streams, and tells the app of the end. Only the first call has an effect.
     fn leave(&self);
+
+    /// Gives the client to another program as soon as possible. Returns whether that can be done.
+    fn give(&self, to: &Givers) -> bool {
+        let _ = to;
+        false
+    }
+
+    /// Undoes [`HubClient::give`] if it has not happened yet.
+    fn keep(&self) {}
 }
 
 /// A message with which the app ends connections (`ActionCable.server.remote_connections`).
@@ -90,6 +108,10 @@ impl LocalHub {
             audiences: RefCell::default(),
             remote: RefCell::default(),
             closing: Cell::new(false),
+            draining: Cell::new(false),
+            delivered: Cell::new(0),
+            giving: Cell::new(0),
+            resume: OnceCell::new(),
             last_calls: Cell::new(0),
         });
         spawn_local(local.clone().deliver_all(mailbox));
@@ -97,10 +119,30 @@ impl LocalHub {
         local
     }
 
+    /// Sets how connections of another program are served.
+    pub(crate) fn resumes_by(&self, resume: Resume) {
+        // Called once.
+        let _ = self.resume.set(resume);
+    }
+
     async fn deliver_all(self: Rc<Self>, mut mailbox: Mailbox) {
-        while let Some(message) = mailbox.recv().await {
-            self.deliver(&message).await;
-            uncount(&self.hub.counts.backlog);
+        while let Some(mail) = mailbox.recv().await {
+            match mail {
+                Mail::Message(message) => {
+                    self.deliver(&message).await;
+                    self.delivered.set(message.offset);
+                    uncount(&self.hub.counts.backlog);
+                }
+                Mail::Give { to, last } => {
+                    self.delivered.update(|delivered| delivered.max(last));
+                    self.give(to).await;
+                }
+                Mail::Adopt(given) => {
+                    // The client goes on from a position in streams that may still be on their way from Redis.
+                    self.hub.opened().await;
+                    self.adopt(*given);
+                }
+            }
         }
     }
 
@@ -158,7 +200,7 @@ impl LocalHub {
     }
 
     /// Calls `act` for each client that is there now and `fits`.
-    async fn in_turns(&self, fits: impl Fn(usize) -> bool, act: impl Fn(&dyn HubClient)) {
+    pub(super) async fn in_turns(&self, fits: impl Fn(usize) -> bool, act: impl Fn(&dyn HubClient)) {
         let clients: Vec<usize> =
             self.sockets.borrow().iter().map(|(client, _)| client).filter(|client| fits(*client)).collect();
         for turn in clients.chunks(TURN) {
@@ -202,19 +244,37 @@ impl LocalHub {
         }
     }
 
-    /// Tells all clients to connect again, and accepts no further one: the server stops.
-    pub(crate) fn close(&self) {
+    /// Tells all clients to connect again, one after the other within `hub.drain`, and accepts no further one: the server stops.
+    pub(crate) fn close(self: &Rc<Self>) {
         self.closing.set(true);
-        let sockets: Vec<Rc<dyn HubClient>> =
-            self.sockets.borrow().iter().map(|(_, socket)| socket.clone()).collect();
-        for socket in sockets {
-            socket.end("server_restart", true, code::RESTART);
-            socket.leave();
+        self.draining.set(true);
+        let local = self.clone();
+        spawn_local(async move {
+            local.end_all().await;
+            local.draining.set(false);
+        });
+    }
+
+    async fn end_all(&self) {
+        let clients: Vec<usize> = self.sockets.borrow().iter().map(|(client, _)| client).collect();
+        let (began, each) = (Instant::now(), self.hub.drain.div_f64(clients.len().max(1) as f64));
+        for (at, client) in clients.into_iter().enumerate() {
+            let early = each.mul_f64(at as f64).saturating_sub(began.elapsed());
+            if !early.is_zero() {
+                tokio::time::sleep(early).await;
+            } else if at % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            let socket = self.sockets.borrow().get(client).cloned();
+            if let Some(socket) = socket {
+                socket.end("server_restart", true, code::RESTART);
+                socket.leave();
+            }
         }
     }
 
-    /// Whether the app is still being told of ends of connections.
+    /// Whether connections are still being ended, or the app is being told of their ends.
     pub(crate) fn is_telling(&self) -> bool {
-        self.last_calls.get() > 0
+        self.draining.get() || self.last_calls.get() > 0
     }
 }

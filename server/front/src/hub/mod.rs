@@ -10,45 +10,79 @@
 //! 2. A thread has its own clients ([`local`], [`socket`]) and calls the app as ordinary requests of the one queue ([`call`]), at most
 //!    `hub.calls` of all threads at a time.
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
-//! 4. Without `hub.path` none of this exists.
+//! 4. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]).
+//! 5. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
+//! 6. Without `hub.path` none of this exists.
 
 mod call;
 mod commands;
 mod handshake;
+pub(crate) mod heirloom;
 pub(crate) mod local;
 mod publish;
 mod report;
 mod session;
+mod shared;
 mod socket;
 
 pub(crate) use publish::Publishing;
 
+use heirloom::{GivenSocket, Givers};
+
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
 use settings::Settings;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::{Semaphore, mpsc};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-/// The messages for the clients of a thread.
-pub(crate) type Mailbox = mpsc::UnboundedReceiver<Arc<StreamMessage>>;
+/// Receives what the clients of a thread are to get.
+pub(crate) type Mailbox = mpsc::UnboundedReceiver<Mail>;
+
+/// Something for the clients of a thread.
+pub(crate) enum Mail {
+    Message(Arc<StreamMessage>),
+    /// All connections that can go to another program are to go there. All messages before have been delivered; `last` is the largest offset
+    /// from outside of them.
+    Give {
+        to: Givers,
+        last: u64,
+    },
+    /// A client that another program has held.
+    Adopt(Box<GivenSocket>),
+}
 
 /// The hub of a server that starts, and the mailbox of each of its threads.
 pub(crate) type HubSeed = (Arc<SharedHub>, Vec<Mailbox>);
 
 /// The most messages in the mailboxes of all threads before publishers have to wait.
 const BACKLOG: u64 = 20_000;
+/// How long clients wait for the streams.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The part of the hub that all threads share.
 pub(crate) struct SharedHub {
     path: Box<str>,
     secret: Option<SignedNames>,
+    /// Whether messages get their offsets from Redis.
+    is_shared: bool,
     max_message: usize,
     max_subscriptions: usize,
     client_queue: usize,
+    /// The time over which clients are closed at the end.
+    drain: Duration,
     streams: Mutex<StreamTable>,
-    mailboxes: Vec<mpsc::UnboundedSender<Arc<StreamMessage>>>,
+    /// Whether the streams are known as they were before this program; until then clients wait.
+    ready: watch::Sender<bool>,
+    /// Whether processes may publish: not while another program still has clients.
+    may_publish: watch::Sender<bool>,
+    mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
+    /// The clients of the other program that are not adopted yet; one more while it may send others, which `has_all` says.
+    adopting: AtomicUsize,
+    has_all: AtomicBool,
+    /// The thread that gets the next client of another program.
+    next: AtomicUsize,
     calls: Semaphore,
     pub(crate) counts: HubCounts,
 }
@@ -81,8 +115,9 @@ fn uncount(counter: &AtomicU64) {
 }
 
 impl SharedHub {
-    /// Creates the hub and the mailboxes of the threads; `None` if it is off.
-    pub(crate) fn new(settings: &Settings, threads: usize) -> Option<HubSeed> {
+    /// Creates the hub and the mailboxes of the threads; `None` if it is off. `takes_over`: another program has streams and clients that will
+    /// come here.
+    pub(crate) fn new(settings: &Settings, threads: usize, takes_over: bool) -> Option<HubSeed> {
         let path = settings.hub.path.as_deref().filter(|_| settings.app.is_some())?;
         let (mailboxes, receivers) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -93,11 +128,18 @@ impl SharedHub {
         };
         let hub = SharedHub {
             path: path.into(),
+            is_shared: settings.hub.redis.is_some(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,
             client_queue: size(settings.hub.client_queue),
+            drain: settings.hub.drain.min(settings.timeouts.shutdown / 2),
             streams: Mutex::new(StreamTable::new(&new_epoch(), bounds, now_ms())),
+            ready: watch::Sender::new(settings.hub.redis.is_none() && !takes_over),
+            may_publish: watch::Sender::new(!takes_over),
+            adopting: AtomicUsize::new(1),
+            has_all: AtomicBool::new(!takes_over),
+            next: AtomicUsize::new(0),
             mailboxes,
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
@@ -115,11 +157,44 @@ impl SharedHub {
         (streams.epoch().clone(), offset)
     }
 
+    /// Adds a message of a given epoch that has its offset and time, in milliseconds since 1970, from outside, and passes it on if it `is_new`.
+    /// Returns false if the epoch is not the one in force.
+    fn insert(&self, epoch: &str, name: &str, payload: &str, numbers: (u64, u64), is_new: bool) -> bool {
+        let mut streams = self.streams();
+        if **streams.epoch() != *epoch {
+            return false;
+        }
+        let is_unknown = streams.insert(name, payload.into(), numbers, now_ms(), &mut |thread, message| {
+            if is_new {
+                self.pass_on(thread, message);
+            }
+        });
+        if is_unknown && is_new {
+            count(&self.counts.published);
+        }
+        true
+    }
+
+    /// Whether clients need not wait.
+    fn is_ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Lets clients in.
+    fn open(&self) {
+        self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+    }
+
+    /// Waits until clients may come in, at most for [`PATIENCE`].
+    async fn opened(&self) {
+        let _ = tokio::time::timeout(PATIENCE, self.ready.subscribe().wait_for(|ready| *ready)).await;
+    }
+
     /// Puts a message into the mailbox of a thread.
     fn pass_on(&self, thread: u16, message: &Arc<StreamMessage>) {
         // Counted first: the thread may have it before this returns.
         count(&self.counts.backlog);
-        if self.mailboxes[usize::from(thread)].send(message.clone()).is_err() {
+        if self.mailboxes[usize::from(thread)].send(Mail::Message(message.clone())).is_err() {
             // A thread that has ended has no clients.
             uncount(&self.counts.backlog);
         }

@@ -4,6 +4,7 @@
 //! idle connection holds no buffer.
 
 use super::SharedHub;
+use super::shared::SharedStreams;
 use bytes::{Buf, BytesMut};
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
@@ -12,6 +13,7 @@ use settings::Settings;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +29,7 @@ const BEHIND: Duration = Duration::from_millis(2);
 /// Bytes per read.
 const READ: usize = 64 << 10;
 
-/// The listening socket. Dropping it, or [`Publishing::stop`], closes it and removes its file.
+/// The listening socket. Dropping it closes it and removes its file.
 pub(crate) struct Publishing(JoinHandle<()>);
 
 impl Publishing {
@@ -39,9 +41,12 @@ impl Publishing {
         hub: Arc<SharedHub>,
         settings: &Settings,
         takes_over: bool,
-        log: impl Fn(&str) + 'static,
+        log: impl Fn(&str) + Clone + 'static,
     ) -> Result<Publishing, String> {
         let path = settings.hub_socket();
+        let shared = SharedStreams::new(&hub, settings, log.clone())?;
+        shared.iter().for_each(|shared| _ = spawn_local(shared.clone().follow()));
+        let desk = Rc::new(PublishingDesk { hub: hub.clone(), shared });
         let bound = match bind(&path) {
             Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
             bound => Some(bound.map_err(|error| error.to_string())?),
@@ -53,8 +58,9 @@ impl Publishing {
                     None => take_over(&path).await?,
                 };
                 let _file = file;
+                hub.may_publish().await;
                 listener.set_nonblocking(true)?;
-                accept(hub, UnixListener::from_std(listener)?).await;
+                accept(desk, UnixListener::from_std(listener)?).await;
                 Ok::<(), io::Error>(())
             };
             if let Err(error) = served.await {
@@ -63,15 +69,31 @@ impl Publishing {
         })))
     }
 
-    /// Gives the socket up, to another program.
-    pub(crate) fn stop(&self) {
+    /// Gives the socket up, to another program, and returns when no message can come any more.
+    pub(crate) async fn stop(mut self) {
         self.0.abort();
+        let _ = (&mut self.0).await;
     }
 }
 
 impl Drop for Publishing {
     fn drop(&mut self) {
-        self.stop();
+        self.0.abort();
+    }
+}
+
+/// Gives messages their numbers: itself, or through Redis.
+struct PublishingDesk {
+    hub: Arc<SharedHub>,
+    shared: Option<Rc<SharedStreams>>,
+}
+
+impl PublishingDesk {
+    async fn publish(&self, name: &str, payload: &str) -> Result<(Arc<str>, u64), String> {
+        match &self.shared {
+            Some(shared) => shared.publish(name, payload).await,
+            None => Ok(self.hub.publish(name, payload)),
+        }
     }
 }
 
@@ -88,7 +110,7 @@ async fn take_over(path: &Path) -> io::Result<(StdListener, LocalSocketFile)> {
     }
 }
 
-async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
+async fn accept(desk: Rc<PublishingDesk>, listener: UnixListener) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -97,10 +119,10 @@ async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
         }
         match listener.accept().await {
             Ok((stream, _)) => {
-                let hub = hub.clone();
+                let desk = desk.clone();
                 tasks.spawn_local(async move {
                     // A process that has gone needs no answer.
-                    let _ = converse(&hub, stream).await;
+                    let _ = converse(&desk, stream).await;
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT).await,
@@ -108,7 +130,7 @@ async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
     }
 }
 
-async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
+async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
         let head = match PublicationHead::parse(&bytes) {
@@ -116,14 +138,14 @@ async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
             Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
         };
         if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
-            while hub.is_behind() {
+            while desk.hub.is_behind() {
                 tokio::time::sleep(BEHIND).await;
             }
             let answer = match head.split(&bytes) {
-                Ok((name, payload)) => {
-                    let (epoch, offset) = hub.publish(name, payload);
-                    format!("OK {epoch} {offset}\n")
-                }
+                Ok((name, payload)) => match desk.publish(name, payload).await {
+                    Ok((epoch, offset)) => format!("OK {epoch} {offset}\n"),
+                    Err(why) => format!("ERROR {why}\n"),
+                },
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(head.length());
