@@ -18,7 +18,7 @@ module Bench
         raise Failure, "#{PROGRAM} is not there: cargo build --release -p load --example cable_clients" unless File.executable?(PROGRAM)
 
         words = [PROGRAM, "127.0.0.1:#{server.port}", server.path, count.to_s, server.identifier]
-        @io = IO.popen(words, "r+", err: $stderr)
+        @io = IO.popen(words, "r+", err: @log = File.join(server.dir, "clients.log"))
         @opened = Float(line[/\Aopen (.+)/, 1])
       end
 
@@ -43,7 +43,7 @@ module Bench
       end
 
       def line
-        @io.gets or raise Failure, "the clients have ended, see above"
+        @io.gets or raise Failure, "the clients have ended:\n#{File.read(@log)[-2000..] || File.read(@log)}"
       end
     end
   end

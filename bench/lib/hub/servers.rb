@@ -29,8 +29,9 @@ module Bench
       end
 
       def start
-        @pid = spawn({ "ADAPTER" => adapter, "RACK_ENV" => "production", **environment }, *command, chdir: dir, pgroup: true,
-                                                                                                 rlimit_nofile: Process.getrlimit(:NOFILE)[1], %i[out err] => log)
+        variables = { "ADAPTER" => adapter, "RACK_ENV" => "production", **environment }
+        descriptors = Process.getrlimit(:NOFILE)[1]
+        @pid = spawn(variables, *command, chdir: dir, pgroup: true, rlimit_nofile: descriptors, %i[out err] => log)
         wait
         self
       rescue Errno::ENOENT => e
