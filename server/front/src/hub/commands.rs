@@ -243,14 +243,14 @@ impl CableSocket {
 
     pub(super) fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
         let identifier: Rc<str> = identifier.into();
-        let streams = streams.iter().filter_map(|name| self.join_stream(name, &identifier)).collect();
+        let joined = streams.iter().filter_map(|name| self.join_stream(name, &identifier));
+        // Most clients have one subscription with one stream, and there are many clients: no room is kept for more.
+        let mut streams: Vec<JoinedStream> = joined.collect();
+        streams.shrink_to_fit();
         let _counted = CountedSubscription::new(&self.local);
-        self.session.borrow_mut().subscriptions.push(HubSubscription {
-            identifier,
-            channel,
-            streams,
-            _counted,
-        });
+        let mut session = self.session.borrow_mut();
+        session.subscriptions.reserve_exact(1);
+        session.subscriptions.push(HubSubscription { identifier, channel, streams, _counted });
     }
 
     /// Changes the state and the streams of a subscription.

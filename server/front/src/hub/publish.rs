@@ -10,12 +10,13 @@ use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
 use settings::Settings;
+use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -26,11 +27,16 @@ const CONNECTIONS: usize = 1024;
 const TAKE_OVER: Duration = Duration::from_millis(100);
 const ACCEPT: Duration = Duration::from_millis(200);
 const BEHIND: Duration = Duration::from_millis(2);
+/// How long messages may take to get their numbers when the socket is given up: longer than Redis may take.
+const LAST_MESSAGES: Duration = Duration::from_millis(2500);
 /// Bytes per read.
 const READ: usize = 64 << 10;
 
 /// The listening socket. Dropping it closes it and removes its file.
-pub(crate) struct Publishing(JoinHandle<()>);
+pub(crate) struct Publishing {
+    task: JoinHandle<()>,
+    desk: Rc<PublishingDesk>,
+}
 
 impl Publishing {
     /// Listens. `takes_over`: another program may have the socket until it gives it up.
@@ -46,12 +52,18 @@ impl Publishing {
         let path = settings.hub_socket();
         let shared = SharedStreams::new(&hub, settings, log.clone())?;
         shared.iter().for_each(|shared| _ = spawn_local(shared.clone().follow()));
-        let desk = Rc::new(PublishingDesk { hub: hub.clone(), shared });
+        let desk = Rc::new(PublishingDesk {
+            hub: hub.clone(),
+            shared,
+            is_closing: Cell::new(false),
+            under_way: Cell::new(0),
+        });
         let bound = match bind(&path) {
             Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
             bound => Some(bound.map_err(|error| error.to_string())?),
         };
-        Ok(Publishing(spawn_local(async move {
+        let own = desk.clone();
+        let task = spawn_local(async move {
             let served = async {
                 let (listener, file) = match bound {
                     Some(bound) => bound,
@@ -66,19 +78,26 @@ impl Publishing {
             if let Err(error) = served.await {
                 log(&format!("nothing can be published any more: {error}"));
             }
-        })))
+        });
+        Ok(Publishing { task, desk: own })
     }
 
-    /// Gives the socket up, to another program, and returns when no message can come any more.
+    /// Gives the socket up, to another program, and returns when no message can come any more. A message that has begun to get its number is
+    /// answered: its publisher would repeat it.
     pub(crate) async fn stop(mut self) {
-        self.0.abort();
-        let _ = (&mut self.0).await;
+        self.desk.is_closing.set(true);
+        let until = Instant::now() + LAST_MESSAGES;
+        while self.desk.under_way.get() > 0 && Instant::now() < until {
+            tokio::time::sleep(BEHIND).await;
+        }
+        self.task.abort();
+        let _ = (&mut self.task).await;
     }
 }
 
 impl Drop for Publishing {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -86,6 +105,10 @@ impl Drop for Publishing {
 struct PublishingDesk {
     hub: Arc<SharedHub>,
     shared: Option<Rc<SharedStreams>>,
+    /// No further message gets a number.
+    is_closing: Cell<bool>,
+    /// Messages that get their number and whose publisher is waiting for it.
+    under_way: Cell<usize>,
 }
 
 impl PublishingDesk {
@@ -141,6 +164,10 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
             while desk.hub.is_behind() {
                 tokio::time::sleep(BEHIND).await;
             }
+            if desk.is_closing.get() {
+                return Ok(());
+            }
+            desk.under_way.update(|messages| messages + 1);
             let answer = match head.split(&bytes) {
                 Ok((name, payload)) => match desk.publish(name, payload).await {
                     Ok((epoch, offset)) => format!("OK {epoch} {offset}\n"),
@@ -149,7 +176,9 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(head.length());
-            stream.write_all(answer.as_bytes()).await?;
+            let written = stream.write_all(answer.as_bytes()).await;
+            desk.under_way.update(|messages| messages - 1);
+            written?;
             continue;
         }
         if bytes.is_empty() {
