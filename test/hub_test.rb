@@ -382,6 +382,30 @@ class HubTest < TlsCase
     wait_until("the app to be told of the end") { own.stats.dig("hub", "clients") <= 49 }
   end
 
+  it "passes WebSockets on whose streams are shared through Redis" do
+    with_redis do |url, _|
+      own = hub(upgradable: true, settings: { hub: { redis: url } })
+      other = hub(settings: { hub: { redis: url } })
+      clients = Array.new(10) { |i| listener(own, path: "/cable?user=u#{i}") }
+      beyond = nil
+      sent = publish_meanwhile(own) do
+        beyond = Thread.new { Array.new(100) { |i| "b#{i}".tap { |text| publish(other, text) && sleep(0.05) } } }
+        own.follow(new_pid(assert_upgrades(own, follow: false)))
+        beyond.join
+      end
+      clients.each do |one|
+        one.wait { said(one).size >= sent.size + 100 }
+        texts = said(one).map(&:first)
+        assert_equal sent, texts.grep(/m/), "all messages of the server, once and in order"
+        assert_equal beyond.value, texts.grep(/b/), "those of the other server as well"
+        assert_nil one.closed
+      end
+      # The app publishes at their end, which needs Redis.
+      clients.each(&:close)
+      wait_until("the app to be told of the ends") { own.stats["hub"].values_at("clients", "calls") == [0, 10] }
+    end
+  end
+
   it "tells clients with encryption to connect again in an upgrade" do
     own = hub(binds: WebSocket::BINDS, extra: pair("own", "localhost", "127.0.0.1"), upgradable: true)
     one = listener(own, version: "HTTP/2")

@@ -6,7 +6,6 @@
 
 use super::channel::{Channel, Packet, on_standard_input, receive_within, send};
 use super::message::{Message, SocketKind, VERSION};
-use crate::hub::heirloom::Heirloom;
 use control::orders::Interruptions;
 use socket2::Socket;
 use std::cell::RefCell;
@@ -52,6 +51,16 @@ pub(crate) struct Predecessor {
     recent: RefCell<Option<File>>,
     /// The interruptions in force, once the old program has said `go`.
     interruptions: RefCell<Interruptions>,
+}
+
+/// A part of the hub of live pages that the old program passes on.
+pub(crate) enum Heirloom {
+    /// The streams; `None` if they come from Redis.
+    Streams(Option<File>),
+    /// Records of clients, and their connections.
+    Sockets(File, Vec<OwnedFd>),
+    /// Nothing more follows.
+    End,
 }
 
 /// Receives the sockets of the old program, if it started this one. Must be called before any thread starts:

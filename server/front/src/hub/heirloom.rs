@@ -5,29 +5,26 @@
 //! publishes nothing before the end.
 //!
 //! Contract:
-//! 1. Connections without TLS over HTTP/1.1 go to the new program, with the frame that has arrived in part and the bytes that are not sent yet. All
-//!    others are told to connect again.
-//! 2. A client whose command is in the app goes when the command is carried out; after [`LAGGARDS`] it stays, and is told to connect again.
+//! 1. Connections without TLS over HTTP/1.1 go to the new program, with the frame that has arrived in part and the bytes that are not sent yet. The
+//!    old program tells all others to connect again.
+//! 2. A client whose command is in the app goes when the command is carried out. After [`LAGGARDS`] the old program tells it to connect again.
 //! 3. Nothing waits for longer than [`PATIENCE`]. If the old program dies, or is one that passes nothing on, the new one goes on without.
 
-use super::call::{CallSource, template_of};
+use super::call::CallSource;
+use super::given::{GivenSocket, Givers, HandshakeRecord, SocketRecord, SubscriptionRecord};
 use super::local::{HubClient, LocalHub};
 use super::session::{HubSubscription, Session};
 use super::socket::{CableSocket, SocketEnd};
 use super::{Mail, PATIENCE, SharedHub, now_ms};
-use crate::handover::SuccessorChannel;
+use crate::handover::{Heirloom, SuccessorChannel};
 use cable::command::{CableProtocol, StreamPosition};
 use cable::frame::{FrameDecoder, code};
 use cable::message;
 use cable::streams::TableRecord;
-use handler::{Peer, PeerAddr, Request};
-use net::TunnelEnd;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, Write};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,141 +38,35 @@ const LAGGARDS: Duration = Duration::from_millis(1500);
 /// The pause between two looks at the clients that are in the way.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Takes the clients of a thread to the other program.
-pub(crate) type Givers = mpsc::UnboundedSender<Box<GivenSocket>>;
+// The old program.
 
-/// Serves a connection that another program has held: its descriptor, its peer, the bytes that were read ahead, and its far end.
-pub(crate) type Resume = Box<dyn Fn(OwnedFd, Peer, Vec<u8>, Box<dyn TunnelEnd>)>;
-
-/// A client on its way to another program.
-pub(crate) struct GivenSocket {
-    pub(super) connection: OwnedFd,
-    pub(super) record: SocketRecord,
-}
-
-/// A client as a text.
-#[derive(Serialize, Deserialize)]
-pub(super) struct SocketRecord {
-    is_extended: bool,
-    handshake: HandshakeRecord,
-    /// The app's state of the connection, and the stream on which it ends connections.
-    connection: Box<str>,
-    remote: Option<Box<str>>,
-    subscriptions: Vec<SubscriptionRecord>,
-    pub(super) decoder: FrameDecoder,
-    /// Bytes from the client that are not decoded, and bytes for it that are not sent.
-    unwritten: Vec<u8>,
-    pub(super) unsent: Vec<u8>,
-    /// The largest offset from outside up to which the client has everything.
-    delivered: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SubscriptionRecord {
-    identifier: String,
-    channel: Option<Box<str>>,
-    streams: Vec<String>,
-}
-
-/// The parts of a handshake that calls to the app need. Bytes are characters of the same number.
-#[derive(Serialize, Deserialize)]
-struct HandshakeRecord {
-    target: String,
-    /// Where the path begins in the target.
-    path: usize,
-    authority: String,
-    fields: Vec<(String, String)>,
-    variables: Vec<(String, String)>,
-    https: bool,
-    remote: Option<SocketAddr>,
-    local: Option<SocketAddr>,
-}
-
-fn characters(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char::from(*byte)).collect()
-}
-
-fn bytes(text: &str) -> Vec<u8> {
-    text.chars().map(|character| u8::try_from(u32::from(character)).unwrap_or(b'?')).collect()
-}
-
-impl HandshakeRecord {
-    fn of(request: &Request) -> HandshakeRecord {
-        let pair = |(name, value): (&[u8], &[u8])| (characters(name), characters(value));
-        let inet = |address: &PeerAddr| match address {
-            PeerAddr::Inet(address) => Some(*address),
-            PeerAddr::Unix => None,
-        };
-        HandshakeRecord {
-            target: characters(request.target()),
-            path: request.path.start.saturating_sub(request.target.start) as usize,
-            authority: characters(request.authority()),
-            fields: request.fields.iter().map(pair).collect(),
-            variables: request.variables.iter().map(|(name, value)| pair((name, value))).collect(),
-            https: request.https,
-            remote: inet(&request.peer.remote),
-            local: inet(&request.peer.local),
-        }
-    }
-
-    fn peer(&self) -> Peer {
-        let address = |known: Option<SocketAddr>| known.map_or(PeerAddr::Unix, PeerAddr::Inet);
-        Peer {
-            remote: address(self.remote),
-            remote_text: self.remote.map_or(String::new(), |remote| remote.ip().to_string()).into(),
-            local: address(self.local),
-            tls: false,
-            session: None,
-        }
-    }
-
-    fn request(&self) -> Request {
-        let fields: Vec<_> = self.fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
-        let fields = fields.iter().map(|(name, value)| (&**name, &**value));
-        let (target, authority, peer) = (bytes(&self.target), bytes(&self.authority), Rc::new(self.peer()));
-        let (before, query) = match target.iter().position(|byte| *byte == b'?') {
-            Some(at) => (&target[..at], &target[at + 1..]),
-            None => (&*target, &[][..]),
-        };
-        let path = &before[before.len().min(self.path)..];
-        let mut request = template_of(&target, path, query, &authority, fields, peer);
-        request.https = self.https;
-        let variables = self.variables.iter();
-        request.variables =
-            variables.map(|(name, value)| (bytes(name).into(), bytes(value).into())).collect();
-        request
-    }
-}
-
-impl SocketRecord {
-    /// Records a client. `None` if its handshake is not known any more.
-    pub(super) fn of(
-        socket: &CableSocket,
+impl CableSocket {
+    /// Records the client. `None` if its handshake is not known any more.
+    pub(super) fn record(
+        &self,
         decoder: FrameDecoder,
         unwritten: Vec<u8>,
         unsent: Vec<u8>,
     ) -> Option<SocketRecord> {
-        let session = socket.session.borrow();
+        let session = self.session.borrow();
         let subscriptions = session.subscriptions.iter().map(|subscription| SubscriptionRecord {
             identifier: subscription.identifier.to_string(),
             channel: subscription.channel.clone(),
             streams: subscription.streams.iter().map(|stream| stream.name.to_string()).collect(),
         });
         Some(SocketRecord {
-            is_extended: socket.protocol == CableProtocol::Extended,
-            handshake: HandshakeRecord::of(&socket.source.template()?),
+            is_extended: self.protocol == CableProtocol::Extended,
+            handshake: HandshakeRecord::of(&self.source.template()?),
             connection: session.connection.clone(),
             remote: session.remote.clone(),
             subscriptions: subscriptions.collect(),
             decoder,
             unwritten,
             unsent,
-            delivered: socket.local.delivered.get(),
+            delivered: self.local.delivered.get(),
         })
     }
 }
-
-// The old program.
 
 /// Gives streams and clients to the program that has taken over. Nothing is published here any more, unless by Redis.
 pub(crate) async fn give_away(hub: Arc<SharedHub>, channel: Rc<SuccessorChannel>, log: impl Fn(&str)) {
@@ -242,16 +133,6 @@ impl LocalHub {
 }
 
 // The new program.
-
-/// A part of what the old program passes on.
-pub(crate) enum Heirloom {
-    /// The streams; `None` if they come from Redis.
-    Streams(Option<File>),
-    /// Records of clients, and their connections.
-    Sockets(File, Vec<OwnedFd>),
-    /// Nothing more follows.
-    End,
-}
 
 impl SharedHub {
     /// Takes a part over.
@@ -360,31 +241,5 @@ impl CableSocket {
         for message in missed {
             self.send(message::streamed(&subscription.identifier, &message, self.protocol));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_handshake_survives() {
-        let record = HandshakeRecord {
-            target: "http://example.org/cable?user=\u{e4}".to_owned(),
-            path: 18,
-            authority: "example.org".to_owned(),
-            fields: vec![("Cookie".to_owned(), "a=\u{ff}\u{80}".to_owned())],
-            variables: vec![("name".to_owned(), "value".to_owned())],
-            https: true,
-            remote: Some("192.0.2.1:5".parse().unwrap()),
-            local: None,
-        };
-        let request = record.request();
-        assert_eq!(request.target(), b"http://example.org/cable?user=\xe4");
-        assert_eq!((request.path(), request.authority()), (&b"/cable"[..], &b"example.org"[..]));
-        assert_eq!(request.fields.get("cookie"), Some(&b"a=\xff\x80"[..]));
-        assert_eq!(&*request.peer.remote_text, "192.0.2.1");
-        let text = |record: &HandshakeRecord| serde_json::to_string(record).unwrap();
-        assert_eq!(text(&HandshakeRecord::of(&request)), text(&record));
     }
 }

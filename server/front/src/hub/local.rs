@@ -3,7 +3,7 @@
 //! Contract: all this is done to [`TURN`] clients at a time. Between two turns their connections write and others are served, so a
 //! message for 10,000 clients does not delay a request by more than one turn.
 
-use super::heirloom::{Givers, Resume};
+use super::given::{Givers, Resume};
 use super::{Mail, Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
 use crate::sites::local::Log;

@@ -16,6 +16,7 @@
 
 mod call;
 mod commands;
+mod given;
 mod handshake;
 pub(crate) mod heirloom;
 pub(crate) mod local;
@@ -27,7 +28,7 @@ mod socket;
 
 pub(crate) use publish::Publishing;
 
-use heirloom::{GivenSocket, Givers};
+use given::{GivenSocket, Givers};
 
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};

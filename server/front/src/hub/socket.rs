@@ -8,7 +8,7 @@
 
 use super::call::{CallSource, HubAnswer};
 use super::count;
-use super::heirloom::{GivenSocket, Givers, SocketRecord};
+use super::given::{GivenSocket, Givers, SocketRecord};
 use super::local::{HubClient, LocalHub};
 use super::session::Session;
 use bytes::Bytes;
@@ -292,7 +292,7 @@ impl SocketFlow {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Whether bytes of the client are taken. One that is about to go to another program takes them along.
+    /// Whether bytes of the client are taken. A client that is about to go to another program takes them along.
     fn may_write(&self) -> bool {
         self.ended.is_some() || (self.commands.len() < WAITING && self.giving.is_none())
     }
@@ -401,7 +401,7 @@ impl TunnelEnd for SocketEnd {
             (std::mem::replace(&mut flow.decoder, FrameDecoder::new(0)), flow.giving.take())
         };
         self.0.local.giving.update(|giving| giving - 1);
-        let record = SocketRecord::of(&self.0, decoder, unwritten, unsent);
+        let record = self.0.record(decoder, unwritten, unsent);
         // The app hears of the end from the other program.
         self.0.leave_session();
         if let Some((to, record)) = to.zip(record) {

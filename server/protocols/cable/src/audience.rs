@@ -88,19 +88,24 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
     }
 
     /// Begins the delivery of a message to all subscribers of its stream.
-    pub fn begin(&self, message: &Arc<StreamMessage>) -> Delivery<K> {
+    pub fn begin(&self, message: &Arc<StreamMessage>) -> StreamDelivery<K> {
         let audience = self.streams.get(&*message.stream);
         let due = audience.into_iter().flatten().map(|(key, listeners)| DueForm {
             key: key.clone(),
             frame: None,
             clients: listeners.keys().copied().collect(),
         });
-        Delivery { message: message.clone(), due: due.collect() }
+        StreamDelivery { message: message.clone(), due: due.collect() }
     }
 
     /// Passes the message, encoded, to `send` with at most `most` subscribers. Returns whether there are more.
-    pub fn advance(&self, delivery: &mut Delivery<K>, most: usize, send: &mut dyn FnMut(K, &Bytes)) -> bool {
-        let Delivery { message, due } = delivery;
+    pub fn advance(
+        &self,
+        delivery: &mut StreamDelivery<K>,
+        most: usize,
+        send: &mut dyn FnMut(K, &Bytes),
+    ) -> bool {
+        let StreamDelivery { message, due } = delivery;
         let audience = self.streams.get(&*message.stream);
         let mut room = most;
         while room > 0
@@ -124,7 +129,7 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
 
 /// A message on its way to the subscribers of a thread.
 #[derive(Debug)]
-pub struct Delivery<K> {
+pub struct StreamDelivery<K> {
     message: Arc<StreamMessage>,
     due: Vec<DueForm<K>>,
 }

@@ -103,7 +103,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Sets the most bytes of a message. One that has begun may have more.
+    /// Sets the most bytes of a message. A message that has begun may have more.
     pub fn limit(&mut self, limit: usize) {
         self.limit = limit.max(self.message.len());
     }

@@ -219,7 +219,7 @@ impl SharedStreams {
         }
     }
 
-    /// Delivers an entry of the log. Returns false if it is of another epoch. One that cannot be read, of a newer version, is left out.
+    /// Delivers an entry of the log. Returns false if it is of another epoch. An entry that cannot be read, of a newer version, is left out.
     fn take(&self, (at, _): EntryId, fields: &[(Vec<u8>, Vec<u8>)]) -> bool {
         let of = |name: &[u8]| {
             let value = fields.iter().find(|(known, _)| known == name).map(|(_, value)| value);

@@ -1,7 +1,7 @@
 //! The streams as a record, by which a program passes them on to the one that takes over from it.
 //!
 //! Contract: a table that has adopted a record resumes each client as the recorded one would have, and goes on with the same epoch.
-//! What the new table's bounds do not keep is dropped, and known to be.
+//! Messages beyond the new table's bounds are dropped, and known to be.
 
 use super::StreamTable;
 use serde::{Deserialize, Serialize};

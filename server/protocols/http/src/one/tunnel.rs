@@ -159,7 +159,7 @@ fn give<S: Transport>(link: &Link<S>, io: &dyn TunnelEnd, up: &mut Flow, down: &
     let copy = link.stream.lendable().and_then(|descriptor| descriptor.try_clone_to_owned().ok());
     let Some(connection) = copy else { return false };
     io.take_connection(connection, std::mem::take(&mut up.held), std::mem::take(&mut down.held));
-    // What is on its way to the client is watched by the process that has the connection.
+    // The process that has the connection watches the bytes that are on their way to the client.
     link.delivery.give_up();
     true
 }
