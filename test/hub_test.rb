@@ -7,9 +7,12 @@ require "open3"
 require "support/cable_client"
 require "support/rails_app"
 require "support/tls_case"
+require "support/redis_server"
 require "support/upgrading"
+require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubTest < TlsCase
+  include RedisServer
   include Upgrading
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
@@ -282,6 +285,27 @@ class HubTest < TlsCase
     assert_equal 400, client(own, protocol: "graphql-ws").socket.status
   end
 
+  it "serves others beside clients that flood it, and those that never finish a handshake" do
+    own = hub(settings: { hub: { max_subscriptions: 20 } })
+    one = listener(own)
+    halves = Array.new(200) { TCPSocket.new("127.0.0.1", own.port).tap { |socket| socket.write("GET /cable HTTP/1.1\r\nHost: x\r\nUpgrade: webso") } }
+    floods = Array.new(3) { |i| client(own, path: "/cable?user=f#{i}").tap { |flood| flood.wait_for(type: "welcome") } }
+    threads = floods.map { |flood| Thread.new { 500.times { |i| flood.subscribe({ channel: "LiveChannel", room: "r#{i}" }) } } }
+    publish(own, "beside")
+    one.wait_for(message: { said: "beside" })
+    one.perform(ROOM, "count")
+    one.wait_for(message: { count: 1 })
+    floods.each do |flood|
+      flood.wait(60) { flood.messages.count { |message| message["type"] == "reject_subscription" } == 480 }
+      assert_nil flood.closed
+    end
+    threads.each(&:join)
+    assert_equal 61, own.stats.dig("hub", "subscriptions")
+    assert_nil one.closed
+  ensure
+    halves&.each(&:close)
+  end
+
   it "sends pings without the app, and shows its figures" do
     own = hub
     one = listener(own)
@@ -300,16 +324,99 @@ class HubTest < TlsCase
     assert_equal 1, JSON.parse(own.command_line("hub", own.dir, "--json").first).dig("hub", "clients")
   end
 
-  it "hands over to a new program, whose clients get the messages from then on" do
+  # Publishes numbered texts from this process until the block has ended. Returns them.
+  def publish_meanwhile(own)
+    publisher = Firebrick::Hub::Publisher.new(File.join(own.dir, "tmp/firebrick-hub.sock"))
+    stopped = false
+    writer = Thread.new do
+      (0..).lazy.map { |i| "m#{i}" }.each_with_object([]) do |text, sent|
+        publisher.publish("room:1", JSON.generate(said: text))
+        sent << text
+        break sent if stopped
+
+        sleep 0.01
+      end
+    end
+    yield
+    stopped = true
+    writer.value
+  end
+
+  it "passes WebSockets on to a new program, and to the next, without losing or doubling a message" do
     own = hub(upgradable: true)
-    one = listener(own)
+    clients = Array.new(50) { |i| listener(own, path: "/cable?user=u#{i}", protocol: i.odd? ? CableClient::EXTENDED : CableClient::BASIC) }
+    clients[1].perform(ROOM, "count")
+    clients[1].wait_for(message: { count: 1 })
+    # A frame that has arrived in part.
+    frame = WebSocket.frame(JSON.generate(command: "message", identifier: JSON.generate(ROOM), data: JSON.generate(action: "count")))
+    clients[0].socket.write(frame[0, 30])
+    sent = publish_meanwhile(own) do
+      2.times { own.follow(new_pid(assert_upgrades(own, follow: false))) }
+    end
+    assert_operator sent.size, :>, 500
+    clients.each do |one|
+      one.wait { said(one).size >= sent.size }
+      assert_equal sent, said(one).map(&:first), "all messages, once and in order"
+      assert_nil one.closed
+    end
+    assert_equal 1, said(clients[1]).map { |_, epoch, _| epoch }.uniq.size
+    offsets = said(clients[1]).map(&:last)
+    assert_equal (offsets.first..offsets.last).to_a, offsets
+    clients[0].socket.write(frame[30..])
+    clients[0].wait_for(message: { count: 1, user: "u0" })
+    clients[1].perform(ROOM, "count")
+    clients[1].wait_for(message: { count: 2, user: "u1" })
+    clients[2].command("unsubscribe", ROOM)
+    clients[2].subscribe(ROOM)
+    clients[2].wait { clients[2].messages.count { |message| message["type"] == "confirm_subscription" } == 2 }
+    assert_equal 50, own.stats.dig("hub", "clients")
+    back = client(own, protocol: CableClient::EXTENDED)
+    back.wait_for(type: "welcome")
+    back.subscribe(ROOM, history: { streams: { "room:1" => { epoch: said(clients[1]).last[1], offset: offsets[-500] } } })
+    back.wait_for(type: "confirm_history")
+    # Some of these were published before the last upgrade, and the new program has them from the old one.
+    assert_equal sent.last(499), said(back).map(&:first)
+    assert_status 204, post("/hub/disconnect", "user=u3", to: own, headers: FORM)
+    clients[3].wait_for(type: "disconnect", reason: "remote")
+    clients[4].close
+    wait_until("the app to be told of the end") { own.stats.dig("hub", "clients") <= 49 }
+  end
+
+  it "passes WebSockets on whose streams are shared through Redis" do
+    with_redis do |url, _|
+      own = hub(upgradable: true, settings: { hub: { redis: url } })
+      other = hub(settings: { hub: { redis: url } })
+      clients = Array.new(10) { |i| listener(own, path: "/cable?user=u#{i}") }
+      beyond = nil
+      sent = publish_meanwhile(own) do
+        beyond = Thread.new { Array.new(100) { |i| "b#{i}".tap { |text| publish(other, text) && sleep(0.05) } } }
+        own.follow(new_pid(assert_upgrades(own, follow: false)))
+        beyond.join
+      end
+      clients.each do |one|
+        one.wait { said(one).size >= sent.size + 100 }
+        texts = said(one).map(&:first)
+        assert_equal sent, texts.grep(/m/), "all messages of the server, once and in order"
+        assert_equal beyond.value, texts.grep(/b/), "those of the other server as well"
+        assert_nil one.closed
+      end
+      # The app publishes at their end, which needs Redis.
+      clients.each(&:close)
+      wait_until("the app to be told of the ends") { own.stats["hub"].values_at("clients", "calls") == [0, 10] }
+    end
+  end
+
+  it "tells clients with encryption to connect again in an upgrade" do
+    own = hub(binds: WebSocket::BINDS, extra: pair("own", "localhost", "127.0.0.1"), upgradable: true)
+    one = listener(own, version: "HTTP/2")
+    plain = listener(own)
     out = assert_upgrades(own, follow: false)
     one.wait_for(type: "disconnect", reason: "server_restart", reconnect: true)
     assert_equal 1012, one.wait_for_close
     own.follow(new_pid(out))
-    back = listener(own)
     publish(own, "after")
-    back.wait_for(message: { said: "after" })
+    plain.wait_for(message: { said: "after" })
+    assert_nil plain.closed
   end
 
   it "tells clients to connect again when the server ends" do
@@ -318,6 +425,100 @@ class HubTest < TlsCase
     own.signal("TERM")
     watcher.wait_for(type: "disconnect", reason: "server_restart", reconnect: true)
     assert_equal 1012, watcher.wait_for_close
+  end
+
+  # The texts of the room's messages, with their positions.
+  def said(one) = one.messages.select { |message| message.dig("message", "said") }.map { |message| [message["message"]["said"], message["epoch"], message["offset"]] }
+
+  it "shares streams with other servers through Redis" do
+    with_redis do |url, _|
+      own, other = Array.new(2) { hub(settings: { hub: { redis: url } }) }
+      clients = [own, other].map { |server| listener(server, protocol: CableClient::EXTENDED) }
+      20.times { |i| publish(i.even? ? own : other, "m#{i}") }
+      here, there = clients.map { |one| one.wait { said(one) if said(one).size >= 20 } }
+      assert_equal (0...20).map { |i| "m#{i}" }, here.map(&:first)
+      assert_equal here, there, "one order, and the same positions"
+      clients[0].close
+      publish(own, "m20")
+      back = client(other, protocol: CableClient::EXTENDED)
+      back.wait_for(type: "welcome")
+      back.subscribe(ROOM, history: { streams: { "room:1" => { epoch: here[9][1], offset: here[9][2] } } })
+      back.wait_for(type: "confirm_history")
+      assert_equal (10..20).map { |i| "m#{i}" }, said(back).map(&:first)
+      late = hub(settings: { hub: { redis: url } })
+      newest = client(late, protocol: CableClient::EXTENDED)
+      newest.wait_for(type: "welcome")
+      newest.subscribe(ROOM, history: { streams: { "room:1" => { epoch: here[18][1], offset: here[18][2] } } })
+      newest.wait_for(type: "confirm_history")
+      assert_equal %w[m19 m20], said(newest).map(&:first), "a server that has started later knows the history"
+      assert_status 204, post("/hub/disconnect", "user=ann", to: own, headers: FORM)
+      [clients[1], newest].each { |one| one.wait_for(type: "disconnect", reason: "remote") }
+    end
+  end
+
+  it "publishes nothing without Redis, keeps the WebSockets, and goes on when it is back" do
+    with_redis do |url, pid|
+      own, other = Array.new(2) { hub(settings: { hub: { redis: url } }) }
+      clients = [own, other].map { |server| listener(server, protocol: CableClient::EXTENDED) }
+      publish(own, "before")
+      clients.each { |one| one.wait_for(message: { said: "before" }) }
+      Process.kill("KILL", pid)
+      socket = UNIXSocket.new(File.join(own.dir, "tmp/firebrick-hub.sock"))
+      socket.write("PUBLISH 6 16\nroom:1{\"said\":\"never\"}")
+      assert_match(/\AERROR the message does not reach the other servers: Redis on 127\.0\.0\.1:\d+/, socket.gets)
+      wait_until("the failure to be logged") { other.stderr.include?("hub: nothing can be published until Redis on 127.0.0.1") }
+      redis_on(Integer(url[%r{:(\d+)/}, 1])) do
+        wait_until("Redis to be used again") { post("/hub/publish", "stream=room:1&text=after", to: own, headers: FORM).status == 204 }
+        publish(other, "later")
+        here, there = clients.map { |one| one.wait { said(one) if said(one).map(&:first).include?("later") } }
+        assert_equal %w[before after later], here.map(&:first)
+        assert_equal here, there
+        assert_operator here[1][2], :>, here[0][2], "offsets grow beyond a Redis that has lost its memory"
+        refute_equal here[0][1], here[1][1], "in a new epoch"
+        clients.each { |one| assert_nil one.closed }
+        clients[0].command("history", ROOM, history: { streams: { "room:1" => { epoch: here[0][1], offset: here[0][2] } } })
+        clients[0].wait_for(type: "reject_history")
+      end
+    end
+  end
+
+  it "publishes a message once, whose reply from Redis was lost" do
+    with_redis do |url, pid|
+      own = hub(settings: { hub: { redis: url } })
+      one = listener(own)
+      publish(own, "first")
+      one.wait_for(message: { said: "first" })
+      Process.kill("STOP", pid)
+      begin
+        publishing = Thread.new { post("/hub/publish", "stream=room:1&text=second", to: own, headers: FORM).status }
+        # Longer than a command may take, shorter than the publisher's patience.
+        sleep 1.3
+      ensure
+        Process.kill("CONT", pid)
+      end
+      assert_equal 204, publishing.value
+      publish(own, "third")
+      one.wait_for(message: { said: "third" })
+      assert_equal %w[first second third], said(one).map(&:first)
+    end
+  end
+
+  it "closes clients one after the other when the server ends" do
+    own = hub(settings: { hub: { drain: "3s" } })
+    clients = Array.new(30) { |i| listener(own, path: "/cable?user=u#{i}") }
+    own.signal("TERM")
+    began = now
+    times = clients.map do |one|
+      Thread.new do
+        one.wait_for(type: "disconnect", reason: "server_restart", reconnect: true)
+        assert_equal 1012, one.wait_for_close
+        now - began
+      end
+    end
+    times = times.map(&:value).sort
+    # A machine that is busy makes it longer, not shorter. Each thread of the server spreads its own clients.
+    assert_operator times.last - times.first, :>, 1.2, times.inspect
+    assert_operator times.count { |time| time - times.first < 0.5 }, :<, 20, times.inspect
   end
 
   WebSocket::VERSIONS.each do |version|

@@ -143,7 +143,7 @@ async fn run(
     let mut sockets = Sockets::bind(&settings, given, &logs)?;
     encryption.obtain(&settings, &logs.error)?;
     encryption.bound(sockets.addresses());
-    let hub = SharedHub::new(&settings, settings.front_threads as usize);
+    let hub = SharedHub::new(&settings, settings.front_threads as usize, predecessor.is_some());
     let publishing = match &hub {
         Some((hub, _)) => {
             let log = logs.error.clone();

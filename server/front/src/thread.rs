@@ -197,6 +197,12 @@ async fn run(seed: Seed) {
         log: log_to(&error_log),
         logged: Cell::new(None),
     });
+    if let Some(hub) = &hub {
+        let acceptor = acceptor.clone();
+        hub.resumes_by(Box::new(move |connection, peer, ahead, io| {
+            acceptor.resume(connection, peer, ahead, io)
+        }));
+    }
     spawn_local(vitals.answer(index));
     let mut accepting = Vec::new();
     let (mut leaving, mut yielding, mut yielded) = (phase.clone(), phase.clone(), false);

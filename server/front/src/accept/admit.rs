@@ -14,19 +14,19 @@ use super::proxied;
 use super::shake::{Secured, shake};
 use crate::pipeline::Pipeline;
 use ::tls::{Endpoint, HandshakeRefusal};
-use handler::{Failure, Fault, Peer};
+use handler::{Failure, Fault, Peer, PeerAddr};
 use http::{Arrival, Context, Rank};
 use net::proxy_protocol::Accepted;
 use net::task::spawn_local;
-use net::{Connection, Subnet, Transport, descriptors};
+use net::{Connection, Subnet, Transport, TunnelEnd, descriptors};
 use settings::Bind;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 /// Time-out for the handshake of a refused client, and for its requests over HTTP/2.
@@ -166,6 +166,32 @@ impl Acceptor {
     pub(crate) fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let (counts, room) = self.count(&stream, peer.remote.ip());
         self.admit_counted(stream, peer, protocol, counts, room);
+    }
+
+    /// Serves a tunnel that another program has opened, also beyond the limits: its client was let in. `ahead`: bytes that were read from it.
+    pub(crate) fn resume(&self, connection: OwnedFd, peer: Peer, ahead: Vec<u8>, io: Box<dyn TunnelEnd>) {
+        let (context, address) = (self.context.clone(), Subnet::of(peer.remote.ip()));
+        match peer.remote {
+            PeerAddr::Inet(_) => {
+                let stream = Connection::new(connection);
+                let (counts, _) = self.count(&stream, peer.remote.ip());
+                spawn_local(async move {
+                    http::one::resume(stream, address, context, &ahead, io).await;
+                    drop(counts);
+                });
+            }
+            PeerAddr::Unix => {
+                let stream = match UnixStream::from_std(connection.into()) {
+                    Ok(stream) => stream,
+                    Err(error) => return self.log(&format!("cannot go on with a connection: {error}")),
+                };
+                let (counts, _) = self.count(&stream, None);
+                spawn_local(async move {
+                    http::one::resume(stream, address, context, &ahead, io).await;
+                    drop(counts);
+                });
+            }
+        }
     }
 
     /// Serves or refuses a connection that is already counted.

@@ -247,6 +247,25 @@ impl SuccessorChannel {
         let _ = self.0.send(&Message::Kept, &[file.as_fd()]).await;
     }
 
+    /// Sends the new program the streams of the hub, unless they are shared through Redis.
+    pub(crate) async fn hub_streams(&self, streams: Option<&File>) {
+        let files: Vec<BorrowedFd<'_>> = streams.into_iter().map(AsFd::as_fd).collect();
+        // A new program that has exited needs nothing of the hub.
+        let _ = self.0.send(&Message::HubStreams, &files).await;
+    }
+
+    /// Sends the new program WebSockets of the hub, with the file of their records.
+    pub(crate) async fn hub_sockets(&self, records: &File, sockets: &[BorrowedFd<'_>]) {
+        let fds: Vec<BorrowedFd<'_>> =
+            std::iter::once(records.as_fd()).chain(sockets.iter().copied()).collect();
+        let _ = self.0.send(&Message::HubSockets, &fds).await;
+    }
+
+    /// Tells the new program that no more WebSockets follow.
+    pub(crate) async fn hub_end(&self) {
+        let _ = self.0.send(&Message::HubEnd, &[]).await;
+    }
+
     /// Tells the new program that the cached responses of a key are no longer valid.
     pub(crate) async fn invalidated(&self, key: Vec<u8>) {
         let _ = self.0.send(&Message::Invalidated(key), &[]).await;

@@ -101,6 +101,13 @@ pub(super) enum Message {
     Invalidated(Vec<u8>),
     /// Old program, when its requests have ended: the kept responses, in a file that travels with it.
     Kept,
+    /// Old program, if the hub of live pages is on: the streams, in a file that travels with it; without one if they are shared through Redis.
+    /// This and the next two are left out if the hub is off, for programs that do not know them.
+    HubStreams,
+    /// Old program: WebSockets of the hub. A file with a record of each travels with it, then their descriptors in the same order.
+    HubSockets,
+    /// Old program: no more WebSockets of the hub follow.
+    HubEnd,
 }
 
 /// Encodes a message as a packet.
@@ -148,6 +155,9 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
         Message::Invalidated(key) if key.len() <= LONGEST_TEXT => vec![text("invalidated"), key.clone()],
         Message::Invalidated(_) => vec![text("invalidated"), Vec::new()],
         Message::Kept => vec![text("kept")],
+        Message::HubStreams => vec![text("hub-streams")],
+        Message::HubSockets => vec![text("hub-sockets")],
+        Message::HubEnd => vec![text("hub-end")],
         Message::Paused(time) => vec![text("paused"), text(&time.as_millis().to_string())],
     };
     parts.join(&0)
@@ -219,6 +229,9 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
         [b"yours"] => Some(Message::Yours),
         [b"invalidated", key] => Some(Message::Invalidated(key.to_vec())),
         [b"kept"] => Some(Message::Kept),
+        [b"hub-streams"] => Some(Message::HubStreams),
+        [b"hub-sockets"] => Some(Message::HubSockets),
+        [b"hub-end"] => Some(Message::HubEnd),
         [b"paused", time] => number(time).map(|ms| Message::Paused(Duration::from_millis(ms))),
         _ => None,
     };
@@ -292,6 +305,9 @@ mod tests {
             prop::collection::vec(path(), 0..8).prop_map(Message::Serving),
             Just(Message::Yours),
             Just(Message::Kept),
+            Just(Message::HubStreams),
+            Just(Message::HubSockets),
+            Just(Message::HubEnd),
             prop::collection::vec(1u8.., 0..200).prop_map(Message::Invalidated),
             any::<u32>().prop_map(|ms| Message::Paused(Duration::from_millis(ms.into()))),
         ]

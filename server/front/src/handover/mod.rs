@@ -35,4 +35,4 @@ pub(crate) use message::SocketKind;
 pub use program::Started;
 pub(crate) use record::UpgradeRecord;
 pub use taker::decline;
-pub(crate) use taker::{Handed, Predecessor, ReceivedSockets, receive, takes_both};
+pub(crate) use taker::{Handed, Heirloom, Predecessor, ReceivedSockets, receive, takes_both};

@@ -53,6 +53,16 @@ pub(crate) struct Predecessor {
     interruptions: RefCell<Interruptions>,
 }
 
+/// A part of the hub of live pages that the old program passes on.
+pub(crate) enum Heirloom {
+    /// The streams; `None` if they come from Redis.
+    Streams(Option<File>),
+    /// Records of clients, and their connections.
+    Sockets(File, Vec<OwnedFd>),
+    /// Nothing more follows.
+    End,
+}
+
 /// Receives the sockets of the old program, if it started this one. Must be called before any thread starts:
 /// it restores standard input.
 ///
@@ -209,15 +219,30 @@ impl Predecessor {
     }
 
     /// Waits until the old program has exited. `kept` gets the file with its kept responses, `invalidated` the keys for which its requests make
-    /// kept responses invalid; an empty one stands for all.
-    pub(crate) async fn gone(&self, mut kept: impl FnMut(File), invalidated: impl Fn(&[u8])) {
+    /// kept responses invalid; an empty one stands for all. `hub` gets the parts of the hub of live pages.
+    pub(crate) async fn gone(
+        &self,
+        mut kept: impl FnMut(File),
+        invalidated: impl Fn(&[u8]),
+        hub: impl Fn(Heirloom),
+    ) {
         while let Ok(Some((message, files))) = self.next().await {
             match message {
                 Message::Kept => files.into_iter().map(File::from).for_each(&mut kept),
                 Message::Invalidated(key) => invalidated(&key),
+                Message::HubStreams => hub(Heirloom::Streams(files.into_iter().next().map(File::from))),
+                Message::HubSockets => {
+                    let mut files = files.into_iter();
+                    if let Some(records) = files.next() {
+                        hub(Heirloom::Sockets(File::from(records), files.collect()));
+                    }
+                }
+                Message::HubEnd => hub(Heirloom::End),
                 _ => {}
             }
         }
+        // Also when it has died, or passes nothing on.
+        hub(Heirloom::End);
     }
 
     async fn next(&self) -> Result<Option<Packet>, String> {
@@ -440,6 +465,6 @@ mod tests {
         let lost = predecessor.receive_all().unwrap_err();
         assert!(lost.contains("has ended"), "{lost}");
         assert_eq!(predecessor.ready().await, Ok(false), "the old program has died");
-        predecessor.gone(drop, |_| {}).await;
+        predecessor.gone(drop, |_| {}, drop).await;
     }
 }

@@ -10,7 +10,7 @@ use super::{SharedHub, count};
 use crate::app::App;
 use crate::staying_client::StayingClient;
 use crate::whole_body;
-use handler::{Client, Exchange, Fields, Handler, Incoming, Request, Response, Span, Trace};
+use handler::{Client, Exchange, Fields, Handler, Incoming, Peer, Request, Response, Span, Trace, Version};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -87,38 +87,62 @@ pub(super) enum NoAnswer {
 
 /// Returns the request that calls are made from: the handshake without the fields of the connection.
 pub(super) fn template(handshake: &Request) -> Request {
+    let is_kept = |(name, _): &(&[u8], &[u8])| {
+        !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()))
+    };
+    let fields = handshake.fields.iter().filter(is_kept);
+    let peer = handshake.peer.clone();
+    Request {
+        version: handshake.version,
+        variables: handshake.variables.clone(),
+        https: handshake.https,
+        received: handshake.received,
+        arrived: handshake.arrived,
+        ..template_of(
+            handshake.target(),
+            handshake.path(),
+            handshake.query(),
+            handshake.authority(),
+            fields,
+            peer,
+        )
+    }
+}
+
+/// Returns a POST, received now. Path and query are parts of the target.
+pub(super) fn template_of<'a>(
+    target: &[u8],
+    path: &[u8],
+    query: &[u8],
+    authority: &[u8],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    peer: Rc<Peer>,
+) -> Request {
+    let (in_path, in_query) = (Span::of(target, path), Span::of(target, query));
     let mut text = Vec::with_capacity(512);
     let mut add = |part: &[u8]| {
         let span = Span { start: text.len() as u32, len: part.len() as u32 };
         text.extend_from_slice(part);
         span
     };
-    let (method, target, authority) = (add(b"POST"), add(handshake.target()), add(handshake.authority()));
-    let within = |part: Span| match part.start.checked_sub(handshake.target.start) {
-        Some(start) if start + part.len <= target.len => Span { start: target.start + start, len: part.len },
-        _ => Span::default(),
-    };
-    let (path, query) = (within(handshake.path), within(handshake.query));
-    let mut fields = Fields::from_parts(text, Vec::new());
-    for (name, value) in handshake.fields.iter() {
-        if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) {
-            fields.push(name, value);
-        }
-    }
+    let (method, target, authority) = (add(b"POST"), add(target), add(authority));
+    let within = |part: Span| Span { start: target.start + part.start, len: part.len };
+    let mut all = Fields::from_parts(text, Vec::new());
+    fields.for_each(|(name, value)| all.push(name, value));
     Request {
-        version: handshake.version,
+        version: Version::Http11,
         switchable: false,
         method,
         target,
-        path,
-        query,
+        path: within(in_path),
+        query: within(in_query),
         authority,
-        fields,
-        variables: handshake.variables.clone(),
-        peer: handshake.peer.clone(),
-        https: handshake.https,
-        received: handshake.received,
-        arrived: handshake.arrived,
+        fields: all,
+        variables: Vec::new(),
+        peer,
+        https: false,
+        received: SystemTime::now(),
+        arrived: Instant::now(),
     }
 }
 

@@ -143,11 +143,13 @@ impl CableSocket {
 
     /// Sends the missed messages of a subscription, or says that some are no longer kept.
     fn replay(&self, identifier: &str, history: &HistoryRequest) {
-        let session = self.session.borrow();
-        let Some(subscription) = session.subscriptions.iter().find(|known| *known.identifier == *identifier)
+        let mut session = self.session.borrow_mut();
+        let Some(subscription) =
+            session.subscriptions.iter_mut().find(|known| *known.identifier == *identifier)
         else {
             return;
         };
+        self.skip_known(subscription, history);
         let streams = self.local.hub.streams();
         let missed = subscription.streams.iter().map(|stream| {
             let position = history.streams.get(&*stream.name);
@@ -159,9 +161,7 @@ impl CableSocket {
         drop(streams);
         let mut missed: Option<Vec<_>> = missed.map(|missed| missed.into_iter().flatten().collect());
         missed.iter_mut().for_each(|missed| missed.sort_by_key(|message| message.at));
-        let encode = |message: &Arc<StreamMessage>| {
-            message::streamed(identifier, message, self.protocol, &self.local.hub.epoch)
-        };
+        let encode = |message: &Arc<StreamMessage>| message::streamed(identifier, message, self.protocol);
         // More than fits into the queue counts as lost, because the client would be closed as one that reads too slowly.
         let frames = missed.map(|missed| missed.iter().map(encode).collect::<Vec<_>>());
         let frames = frames.filter(|frames| self.has_room(frames));
@@ -169,6 +169,20 @@ impl CableSocket {
         let complete = frames.is_some();
         frames.into_iter().flatten().for_each(|frame| _ = self.send(frame));
         self.send(message::history(identifier, complete));
+    }
+
+    /// A message that the client has got from another server, and that has not arrived here yet, is not for it any more.
+    fn skip_known(&self, subscription: &mut HubSubscription, history: &HistoryRequest) {
+        let streams = self.local.hub.streams();
+        let mut audiences = self.local.audiences.borrow_mut();
+        for stream in &mut subscription.streams {
+            let Some(position) = history.streams.get(&*stream.name) else { continue };
+            if streams.is_ahead(position) && position.offset > stream.offset {
+                stream.offset = position.offset;
+                let (identifier, client) = (&subscription.identifier, self.client.get());
+                audiences.raise(&stream.name, identifier, self.protocol, client, position.offset);
+            }
+        }
     }
 
     fn reject(&self, identifier: &str) {
@@ -227,16 +241,16 @@ impl CableSocket {
         session.subscriptions.iter().find(|known| *known.identifier == *identifier)?.channel.clone()
     }
 
-    fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
+    pub(super) fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
         let identifier: Rc<str> = identifier.into();
-        let streams = streams.iter().filter_map(|name| self.join_stream(name, &identifier)).collect();
+        let joined = streams.iter().filter_map(|name| self.join_stream(name, &identifier));
+        // Most clients have one subscription with one stream, and there are many clients: no room is kept for more.
+        let mut streams: Vec<JoinedStream> = joined.collect();
+        streams.shrink_to_fit();
         let _counted = CountedSubscription::new(&self.local);
-        self.session.borrow_mut().subscriptions.push(HubSubscription {
-            identifier,
-            channel,
-            streams,
-            _counted,
-        });
+        let mut session = self.session.borrow_mut();
+        session.subscriptions.reserve_exact(1);
+        session.subscriptions.push(HubSubscription { identifier, channel, streams, _counted });
     }
 
     /// Changes the state and the streams of a subscription.

@@ -48,15 +48,15 @@ pub(super) fn listen(local: &Rc<LocalHub>, listening: Listening) -> EventBody<Jo
     let (asks, refreshes) = (listening.id.is_some(), listening.refreshes);
     let listener = EventListener::new(&local.hub);
     let (joined, mut missed) = local.join(listening, EventForm::Event, listener.clone());
-    let (epoch, set) = (&*local.hub.epoch, joined.set());
+    let (epoch, set) = (missed.epoch.clone(), joined.set());
     let write = |offsets: &mut Vec<u64>, messages: Vec<Arc<StreamMessage>>| -> Vec<Bytes> {
         let message = |message: Arc<StreamMessage>| {
             offsets[set.place(&message.stream)?] = message.offset;
-            Some(formed(&message, EventForm::Event, &EventId::text(epoch, set, offsets)))
+            Some(formed(&message, EventForm::Event, &EventId::text(&epoch, set, offsets)))
         };
         messages.into_iter().filter_map(message).collect()
     };
-    let first = event::resuming(retry(), &EventId::text(epoch, set, &missed.from));
+    let first = event::resuming(retry(), &EventId::text(&epoch, set, &missed.from));
     let frames = missed.messages.take().map(|messages| write(&mut missed.from, messages));
     // More than fits into the queue counts as lost, because the client would be closed as one that reads too slowly.
     let frames = frames.filter(|frames| ClientQueue::cost(frames) <= local.hub.client_queue / 2);
@@ -69,7 +69,7 @@ pub(super) fn listen(local: &Rc<LocalHub>, listening: Listening) -> EventBody<Jo
             frames.into_iter().for_each(|frame| listener.put(frame));
         }
         None => {
-            let id = EventId::text(epoch, set, &missed.now);
+            let id = EventId::text(&epoch, set, &missed.now);
             listener.put(event::resuming(retry(), &id));
             listener.put(event::reset(&id));
             if refreshes {

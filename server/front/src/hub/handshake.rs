@@ -21,6 +21,7 @@ impl LocalHub {
 
     /// Responds to a request for the hub.
     pub(crate) async fn open(self: Rc<Self>, exchange: Exchange) -> Response {
+        self.hub.opened().await;
         if self.has_events(&exchange.request) {
             return self.events(exchange).await;
         }

@@ -44,6 +44,8 @@ pub(super) struct Missed {
     pub(super) from: Vec<u64>,
     /// The offsets of now.
     pub(super) now: Vec<u64>,
+    /// The epoch of all these offsets.
+    pub(super) epoch: Arc<str>,
 }
 
 impl LocalHub {
@@ -76,7 +78,8 @@ impl LocalHub {
                 (Some(Some(_)), Some(Some(positions))) => positions.iter().map(|one| one.offset).collect(),
                 _ => offsets.clone(),
             };
-            Missed { messages: messages.unwrap_or_else(|| Some(Vec::new())), from, now: offsets }
+            let epoch = streams.epoch().clone();
+            Missed { messages: messages.unwrap_or_else(|| Some(Vec::new())), from, now: offsets, epoch }
         };
         self.hub.counts.subscriptions.fetch_add(set.names().len() as u64, Ordering::Relaxed);
         let (set, number) = self.listeners.join(set, form, listener, &missed.now);

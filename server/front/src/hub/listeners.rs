@@ -34,10 +34,10 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Passes a message to the listeners of its stream. Returns how many it will reach.
-    pub(super) fn deliver(&self, message: &Arc<StreamMessage>, epoch: &str) -> u64 {
+    pub(super) fn deliver(&self, message: &Arc<StreamMessage>) -> u64 {
         let all = self.all.borrow();
         let mut sent = 0;
-        self.audiences.borrow_mut().deliver(message, epoch, &mut |number, formed| {
+        self.audiences.borrow_mut().deliver(message, &message.epoch, &mut |number, formed| {
             if let Some(listener) = all.get(number as usize) {
                 sent += u64::from(listener.take(&formed.bytes, &formed.id));
             }

@@ -1,7 +1,11 @@
 //! The clients of one front thread: delivers messages to them, sends pings, ends them.
+//!
+//! Contract: all this is done to [`TURN`] clients at a time. Between two turns their connections write and others are served, so a
+//! message for 10,000 clients does not delay a request by more than one turn.
 
+use super::given::{Givers, Resume};
 use super::listeners::Listeners;
-use super::{Mailbox, SharedHub, count, now_ms, uncount};
+use super::{Mail, Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
 use crate::sites::local::Log;
 use bytes::Bytes;
@@ -12,17 +16,19 @@ use cable::streams::StreamMessage;
 use net::task::spawn_local;
 use serde::Deserialize;
 use slab::Slab;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Each client gets a ping in this time, as from Action Cable.
 const BEAT: Duration = Duration::from_secs(3);
-/// The clients are divided into so many parts, which take turns.
-const TURNS: usize = 10;
+/// The clients are divided into so many parts, which get their pings one after the other.
+const PARTS: usize = 10;
+/// The most clients of a turn. Writing to one takes a few microseconds.
+const TURN: usize = 128;
 
 /// The hub on one thread.
 pub(crate) struct LocalHub {
@@ -30,7 +36,7 @@ pub(crate) struct LocalHub {
     pub(super) index: u16,
     pub(super) app: Rc<App>,
     pub(super) log: Log,
-    sockets: RefCell<Slab<Rc<dyn HubClient>>>,
+    pub(super) sockets: RefCell<Slab<Rc<dyn HubClient>>>,
     pub(super) audiences: RefCell<Audiences<usize>>,
     /// The clients that are not WebSockets.
     pub(super) listeners: Listeners,
@@ -38,6 +44,14 @@ pub(crate) struct LocalHub {
     remote: RefCell<HashMap<Box<str>, Vec<usize>>>,
     /// No further client is accepted.
     pub(super) closing: Cell<bool>,
+    /// Clients are being told to connect again.
+    draining: Cell<bool>,
+    /// The offset of the last message that all clients of this thread have got.
+    pub(super) delivered: Cell<u64>,
+    /// Clients whose connections are about to go to another program.
+    pub(super) giving: Cell<usize>,
+    /// Serves the connections of clients that another program has held.
+    pub(super) resume: OnceCell<Resume>,
     /// Calls about the end of connections that are under way.
     pub(super) last_calls: Cell<usize>,
 }
@@ -55,6 +69,15 @@ pub(super) trait HubClient {
 
     /// Leaves all streams, and tells the app of the end. Only the first call has an effect.
     fn leave(&self);
+
+    /// Gives the client to another program as soon as possible. Returns whether that can be done.
+    fn give(&self, to: &Givers) -> bool {
+        let _ = to;
+        false
+    }
+
+    /// Undoes [`HubClient::give`] if it has not happened yet.
+    fn keep(&self) {}
 }
 
 /// A message with which the app ends connections (`ActionCable.server.remote_connections`).
@@ -89,6 +112,10 @@ impl LocalHub {
             listeners: Listeners::default(),
             remote: RefCell::default(),
             closing: Cell::new(false),
+            draining: Cell::new(false),
+            delivered: Cell::new(0),
+            giving: Cell::new(0),
+            resume: OnceCell::new(),
             last_calls: Cell::new(0),
         });
         spawn_local(local.clone().deliver_all(mailbox));
@@ -96,27 +123,63 @@ impl LocalHub {
         local
     }
 
+    /// Sets how connections of another program are served.
+    pub(crate) fn resumes_by(&self, resume: Resume) {
+        // Called once.
+        let _ = self.resume.set(resume);
+    }
+
     async fn deliver_all(self: Rc<Self>, mut mailbox: Mailbox) {
-        while let Some(message) = mailbox.recv().await {
-            uncount(&self.hub.counts.backlog);
-            self.deliver(&message);
-            // The connections write before the next message is delivered.
-            tokio::task::yield_now().await;
+        while let Some(mail) = mailbox.recv().await {
+            match mail {
+                Mail::Message(message) => {
+                    self.deliver(&message).await;
+                    self.delivered.set(message.offset);
+                    uncount(&self.hub.counts.backlog);
+                }
+                Mail::Give { to, last } => {
+                    self.delivered.update(|delivered| delivered.max(last));
+                    self.give(to).await;
+                }
+                Mail::Adopt(given) => {
+                    // The client goes on from a position in streams that may still be on their way from Redis.
+                    self.hub.opened().await;
+                    self.adopt(*given);
+                }
+            }
         }
     }
 
-    fn deliver(&self, message: &Arc<StreamMessage>) {
-        let sockets = self.sockets.borrow();
-        let mut sent = self.listeners.deliver(message, &self.hub.epoch);
-        self.audiences.borrow().deliver(message, &self.hub.epoch, &mut |client, frame| {
-            if let Some(socket) = sockets.get(client) {
-                sent += u64::from(socket.send(frame.clone()));
-            }
-        });
+    async fn deliver(&self, message: &Arc<StreamMessage>) {
+        let sent = self.listeners.deliver(message);
         self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+        let mut delivery = self.audiences.borrow().begin(message);
+        loop {
+            let mut sent = 0;
+            let is_unfinished = {
+                let sockets = self.sockets.borrow();
+                self.audiences.borrow().advance(&mut delivery, TURN, &mut |client, frame| {
+                    if let Some(socket) = sockets.get(client) {
+                        sent += u64::from(socket.send(frame.clone()));
+                    }
+                })
+            };
+            self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+            // The connections write before the next turn, and before the next message.
+            tokio::task::yield_now().await;
+            if !is_unfinished {
+                break;
+            }
+        }
+        self.end_remotely(message);
+    }
+
+    /// Ends the connections for which the app has sent a message to do so.
+    fn end_remotely(&self, message: &StreamMessage) {
         if let Some(clients) = self.remote.borrow().get(&*message.stream)
             && let Ok(RemoteOrder { kind: "disconnect", reconnect }) = serde_json::from_str(&message.payload)
         {
+            let sockets = self.sockets.borrow();
             clients
                 .iter()
                 .filter_map(|client| sockets.get(*client))
@@ -126,21 +189,33 @@ impl LocalHub {
 
     /// Sends pings to one part of the clients after the other.
     async fn beat(self: Rc<Self>) {
-        let mut turn = 0;
+        let mut part = 0;
         loop {
-            tokio::time::sleep(BEAT / TURNS as u32).await;
-            turn = (turn + 1) % TURNS;
+            tokio::time::sleep(BEAT / PARTS as u32).await;
+            part = (part + 1) % PARTS;
             let now = now_ms();
-            if self.index == 0 && turn == 0 {
+            if self.index == 0 && part == 0 {
                 self.hub.streams().expire(now);
             }
-            self.listeners.beat(turn, TURNS);
-            let sockets = self.sockets.borrow();
-            if !sockets.is_empty() {
-                let ping = message::ping(now / 1000);
-                let part = sockets.iter().filter(|(client, _)| client % TURNS == turn);
-                part.for_each(|(_, socket)| socket.beat(&ping));
+            self.listeners.beat(part, PARTS);
+            if self.sockets.borrow().is_empty() {
+                continue;
             }
+            let ping = message::ping(now / 1000);
+            self.in_turns(|client| client % PARTS == part, |socket| socket.beat(&ping)).await;
+        }
+    }
+
+    /// Calls `act` for each client that is there now and `fits`.
+    pub(super) async fn in_turns(&self, fits: impl Fn(usize) -> bool, act: impl Fn(&dyn HubClient)) {
+        let clients: Vec<usize> =
+            self.sockets.borrow().iter().map(|(client, _)| client).filter(|client| fits(*client)).collect();
+        for turn in clients.chunks(TURN) {
+            for client in turn {
+                let socket = self.sockets.borrow().get(*client).cloned();
+                socket.iter().for_each(|socket| act(&**socket));
+            }
+            tokio::task::yield_now().await;
         }
     }
 
@@ -176,20 +251,38 @@ impl LocalHub {
         }
     }
 
-    /// Tells all clients to connect again, and accepts no further one: the server stops.
-    pub(crate) fn close(&self) {
+    /// Tells all clients to connect again, one after the other within `hub.drain`, and accepts no further one: the server stops.
+    pub(crate) fn close(self: &Rc<Self>) {
         self.closing.set(true);
         self.listeners.close();
-        let sockets: Vec<Rc<dyn HubClient>> =
-            self.sockets.borrow().iter().map(|(_, socket)| socket.clone()).collect();
-        for socket in sockets {
-            socket.end("server_restart", true, code::RESTART);
-            socket.leave();
+        self.draining.set(true);
+        let local = self.clone();
+        spawn_local(async move {
+            local.end_all().await;
+            local.draining.set(false);
+        });
+    }
+
+    async fn end_all(&self) {
+        let clients: Vec<usize> = self.sockets.borrow().iter().map(|(client, _)| client).collect();
+        let (began, each) = (Instant::now(), self.hub.drain.div_f64(clients.len().max(1) as f64));
+        for (at, client) in clients.into_iter().enumerate() {
+            let early = each.mul_f64(at as f64).saturating_sub(began.elapsed());
+            if !early.is_zero() {
+                tokio::time::sleep(early).await;
+            } else if at % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            let socket = self.sockets.borrow().get(client).cloned();
+            if let Some(socket) = socket {
+                socket.end("server_restart", true, code::RESTART);
+                socket.leave();
+            }
         }
     }
 
-    /// Whether the app is still being told of ends of connections.
+    /// Whether connections are still being ended, or the app is being told of their ends.
     pub(crate) fn is_telling(&self) -> bool {
-        self.last_calls.get() > 0
+        self.draining.get() || self.last_calls.get() > 0
     }
 }

@@ -219,7 +219,9 @@ impl LocalHub {
         while self.hub.is_behind() {
             tokio::time::sleep(BEHIND).await;
         }
-        self.hub.publish(STREAM, &update.payload());
+        if let Err(why) = self.hub.order(STREAM, update.payload()).await {
+            return Failure::busy(why).into_response();
+        }
         let mut response = Response::text(200, "text/plain; charset=utf-8", update.id);
         response.fields.push(b"Cache-Control", b"no-store");
         response

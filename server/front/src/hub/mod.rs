@@ -13,13 +13,17 @@
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
 //! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
 //! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]).
-//! 6. Without `hub.path` none of this exists.
+//! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]).
+//! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
+//! 8. Without `hub.path` none of this exists.
 
 mod call;
 mod commands;
 mod door;
 mod events;
+mod given;
 mod handshake;
+pub(crate) mod heirloom;
 mod joining;
 mod listeners;
 mod listening;
@@ -29,28 +33,53 @@ mod poll;
 mod publish;
 mod report;
 mod session;
+mod shared;
 mod socket;
 
 pub(crate) use publish::Publishing;
 
 use cable::event_id::{EventId, StreamSet};
+use given::{GivenSocket, Givers};
+
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
 use mercure::MercureDoor;
 use settings::Settings;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-/// The messages for the clients of a thread.
-pub(crate) type Mailbox = mpsc::UnboundedReceiver<Arc<StreamMessage>>;
+/// A message that a thread of the front publishes, and where the thread waits for its epoch and offset.
+pub(super) struct PublishOrder {
+    stream: &'static str,
+    payload: String,
+    answer: oneshot::Sender<Result<(Arc<str>, u64), String>>,
+}
+
+/// Receives what the clients of a thread are to get.
+pub(crate) type Mailbox = mpsc::UnboundedReceiver<Mail>;
+
+/// Something for the clients of a thread.
+pub(crate) enum Mail {
+    Message(Arc<StreamMessage>),
+    /// All connections that can go to another program are to go there. All messages before have been delivered; `last` is the largest offset
+    /// from outside of them.
+    Give {
+        to: Givers,
+        last: u64,
+    },
+    /// A client that another program has held.
+    Adopt(Box<GivenSocket>),
+}
 
 /// The hub of a server that starts, and the mailbox of each of its threads.
 pub(crate) type HubSeed = (Arc<SharedHub>, Vec<Mailbox>);
 
 /// The most messages in the mailboxes of all threads before publishers have to wait.
 const BACKLOG: u64 = 20_000;
+/// How long clients wait for the streams.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The part of the hub that all threads share.
 pub(crate) struct SharedHub {
@@ -64,12 +93,27 @@ pub(crate) struct SharedHub {
     /// How long a poll waits.
     poll: Duration,
     secret: Option<SignedNames>,
+    /// Whether messages get their offsets from Redis.
+    is_shared: bool,
     max_message: usize,
     max_subscriptions: usize,
     client_queue: usize,
-    epoch: Box<str>,
+    /// The time over which clients are closed at the end.
+    drain: Duration,
     streams: Mutex<StreamTable>,
-    mailboxes: Vec<mpsc::UnboundedSender<Arc<StreamMessage>>>,
+    /// Whether the streams are known as they were before this program; until then clients wait.
+    ready: watch::Sender<bool>,
+    /// Whether processes may publish: not while another program still has clients.
+    may_publish: watch::Sender<bool>,
+    mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
+    /// Messages of the front's own threads, which get their numbers where those of the app's processes do.
+    orders: mpsc::UnboundedSender<PublishOrder>,
+    ordered: Mutex<Option<mpsc::UnboundedReceiver<PublishOrder>>>,
+    /// The clients of the other program that are not adopted yet; one more while it may send others, which `has_all` says.
+    adopting: AtomicUsize,
+    has_all: AtomicBool,
+    /// The thread that gets the next client of another program.
+    next: AtomicUsize,
     calls: Semaphore,
     pub(crate) counts: HubCounts,
 }
@@ -105,47 +149,107 @@ fn uncount(counter: &AtomicU64) {
 }
 
 impl SharedHub {
-    /// Creates the hub and the mailboxes of the threads; `None` if it is off.
-    pub(crate) fn new(settings: &Settings, threads: usize) -> Option<HubSeed> {
+    /// Creates the hub and the mailboxes of the threads; `None` if it is off. `takes_over`: another program has streams and clients that will
+    /// come here.
+    pub(crate) fn new(settings: &Settings, threads: usize, takes_over: bool) -> Option<HubSeed> {
         let path = settings.hub.path.as_deref().filter(|_| settings.app.is_some())?;
         let (mailboxes, receivers) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
+        let (orders, ordered) = mpsc::unbounded_channel();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let bounds = HistoryBounds {
             time: u64::try_from(settings.hub.history.as_millis()).unwrap_or(u64::MAX),
             messages: settings.hub.history_messages as usize,
             bytes: size(settings.hub.history_memory),
         };
-        let epoch = format!("{:012x}", fastrand::u64(..1 << 48));
         let hub = SharedHub {
             path: path.into(),
             events_path: format!("{}/events", path.trim_end_matches('/')).into(),
             origins: settings.hub.origins.clone(),
             mercure: MercureDoor::new(settings),
             poll: settings.hub.poll,
+            is_shared: settings.hub.redis.is_some(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,
             client_queue: size(settings.hub.client_queue),
-            streams: Mutex::new(StreamTable::new(&epoch, bounds, now_ms())),
-            epoch: epoch.into(),
+            drain: settings.hub.drain.min(settings.timeouts.shutdown / 2),
+            streams: Mutex::new(StreamTable::new(&new_epoch(), bounds, now_ms())),
+            ready: watch::Sender::new(settings.hub.redis.is_none() && !takes_over),
+            may_publish: watch::Sender::new(!takes_over),
+            adopting: AtomicUsize::new(1),
+            has_all: AtomicBool::new(!takes_over),
+            next: AtomicUsize::new(0),
             mailboxes,
+            orders,
+            ordered: Mutex::new(Some(ordered)),
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
         };
         Some((Arc::new(hub), receivers))
     }
 
-    /// Adds a message to a stream, and passes it on to its listeners. Returns its offset.
-    fn publish(&self, name: &str, payload: &str) -> u64 {
+    /// Adds a message to a stream, and passes it on to its listeners. Returns its epoch and offset.
+    fn publish(&self, name: &str, payload: &str) -> (Arc<str>, u64) {
         count(&self.counts.published);
-        self.streams().publish(name, payload.into(), now_ms(), &mut |thread, message| {
-            // Counted first: the thread may have it before this returns.
-            count(&self.counts.backlog);
-            if self.mailboxes[usize::from(thread)].send(message.clone()).is_err() {
-                // A thread that has ended has no clients.
-                uncount(&self.counts.backlog);
+        let mut streams = self.streams();
+        let offset = streams.publish(name, payload.into(), now_ms(), &mut |thread, message| {
+            self.pass_on(thread, message);
+        });
+        (streams.epoch().clone(), offset)
+    }
+
+    /// Publishes a message of a thread of the front.
+    ///
+    /// # Errors
+    /// The server is stopping, or Redis cannot be reached.
+    async fn order(&self, stream: &'static str, payload: String) -> Result<(), String> {
+        let (answer, answered) = oneshot::channel();
+        let stopping = || "the server is stopping".to_owned();
+        self.orders.send(PublishOrder { stream, payload, answer }).map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?.map(drop)
+    }
+
+    /// Adds a message of a given epoch that has its offset and time, in milliseconds since 1970, from outside, and passes it on if it `is_new`.
+    /// Returns false if the epoch is not the one in force.
+    fn insert(&self, epoch: &str, name: &str, payload: &str, numbers: (u64, u64), is_new: bool) -> bool {
+        let mut streams = self.streams();
+        if **streams.epoch() != *epoch {
+            return false;
+        }
+        let is_unknown = streams.insert(name, payload.into(), numbers, now_ms(), &mut |thread, message| {
+            if is_new {
+                self.pass_on(thread, message);
             }
-        })
+        });
+        if is_unknown && is_new {
+            count(&self.counts.published);
+        }
+        true
+    }
+
+    /// Whether clients need not wait.
+    fn is_ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Lets clients in.
+    fn open(&self) {
+        self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+    }
+
+    /// Waits until clients may come in, at most for [`PATIENCE`].
+    async fn opened(&self) {
+        let _ = tokio::time::timeout(PATIENCE, self.ready.subscribe().wait_for(|ready| *ready)).await;
+    }
+
+    /// Puts a message into the mailbox of a thread.
+    fn pass_on(&self, thread: u16, message: &Arc<StreamMessage>) {
+        // Counted first: the thread may have it before this returns.
+        count(&self.counts.backlog);
+        if self.mailboxes[usize::from(thread)].send(Mail::Message(message.clone())).is_err() {
+            // A thread that has ended has no clients.
+            uncount(&self.counts.backlog);
+        }
     }
 
     /// Whether publishers have to wait, because the threads are behind.
@@ -157,12 +261,17 @@ impl SharedHub {
     fn position(&self, set: &StreamSet) -> String {
         let (mut streams, now) = (self.streams(), now_ms());
         let offsets: Vec<u64> = set.names().iter().map(|name| streams.position(name, now)).collect();
-        EventId::text(&self.epoch, set, &offsets)
+        EventId::text(streams.epoch(), set, &offsets)
     }
 
     fn streams(&self) -> MutexGuard<'_, StreamTable> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a name for an epoch of streams.
+fn new_epoch() -> String {
+    format!("{:012x}", fastrand::u64(..1 << 48))
 }
 
 /// Returns milliseconds since 1970.

@@ -36,7 +36,7 @@ pub(super) async fn respond(
     let asks = listening.id.is_some();
     let waiting = Rc::new(WaitingPoll::default());
     let (joined, missed) = local.join(listening, EventForm::Object, waiting.clone());
-    let now = EventId::text(&local.hub.epoch, joined.set(), &missed.now);
+    let now = EventId::text(&missed.epoch, joined.set(), &missed.now);
     let objects = missed
         .messages
         .map(|messages| messages.iter().map(|message| event::object(message)).collect::<Vec<Bytes>>());

@@ -3,20 +3,24 @@
 //! Contract: only this user can connect. A program that is to take over from another waits until that one gives the socket up. An
 //! idle connection holds no buffer.
 
-use super::SharedHub;
+use super::shared::SharedStreams;
+use super::{PublishOrder, SharedHub};
 use bytes::{Buf, BytesMut};
 use cable::position_query::PositionQuery;
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
 use settings::Settings;
+use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The most connections. Further ones wait in the kernel.
@@ -25,11 +29,16 @@ const CONNECTIONS: usize = 1024;
 const TAKE_OVER: Duration = Duration::from_millis(100);
 const ACCEPT: Duration = Duration::from_millis(200);
 const BEHIND: Duration = Duration::from_millis(2);
+/// How long messages may take to get their numbers when the socket is given up: longer than Redis may take.
+const LAST_MESSAGES: Duration = Duration::from_millis(2500);
 /// Bytes per read.
 const READ: usize = 64 << 10;
 
-/// The listening socket. Dropping it, or [`Publishing::stop`], closes it and removes its file.
-pub(crate) struct Publishing(JoinHandle<()>);
+/// The listening socket. Dropping it closes it and removes its file.
+pub(crate) struct Publishing {
+    task: JoinHandle<()>,
+    desk: Rc<PublishingDesk>,
+}
 
 impl Publishing {
     /// Listens. `takes_over`: another program may have the socket until it gives it up.
@@ -40,39 +49,97 @@ impl Publishing {
         hub: Arc<SharedHub>,
         settings: &Settings,
         takes_over: bool,
-        log: impl Fn(&str) + 'static,
+        log: impl Fn(&str) + Clone + 'static,
     ) -> Result<Publishing, String> {
         let path = settings.hub_socket();
+        let shared = SharedStreams::new(&hub, settings, log.clone())?;
+        shared.iter().for_each(|shared| _ = spawn_local(shared.clone().follow()));
+        let desk = Rc::new(PublishingDesk {
+            hub: hub.clone(),
+            shared,
+            is_closing: Cell::new(false),
+            under_way: Cell::new(0),
+        });
         let bound = match bind(&path) {
             Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
             bound => Some(bound.map_err(|error| error.to_string())?),
         };
-        Ok(Publishing(spawn_local(async move {
+        let own = desk.clone();
+        let ordered = hub.ordered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        spawn_local(carry_out(desk.clone(), ordered));
+        let task = spawn_local(async move {
             let served = async {
                 let (listener, file) = match bound {
                     Some(bound) => bound,
                     None => take_over(&path).await?,
                 };
                 let _file = file;
+                hub.may_publish().await;
                 listener.set_nonblocking(true)?;
-                accept(hub, UnixListener::from_std(listener)?).await;
+                accept(desk, UnixListener::from_std(listener)?).await;
                 Ok::<(), io::Error>(())
             };
             if let Err(error) = served.await {
                 log(&format!("nothing can be published any more: {error}"));
             }
-        })))
+        });
+        Ok(Publishing { task, desk: own })
     }
 
-    /// Gives the socket up, to another program.
-    pub(crate) fn stop(&self) {
-        self.0.abort();
+    /// Gives the socket up, to another program, and returns when no message can come any more. A message that has begun to get its number is
+    /// answered: its publisher would repeat it.
+    pub(crate) async fn stop(mut self) {
+        self.desk.is_closing.set(true);
+        let until = Instant::now() + LAST_MESSAGES;
+        while self.desk.under_way.get() > 0 && Instant::now() < until {
+            tokio::time::sleep(BEHIND).await;
+        }
+        self.task.abort();
+        let _ = (&mut self.task).await;
     }
 }
 
 impl Drop for Publishing {
     fn drop(&mut self) {
-        self.stop();
+        self.task.abort();
+    }
+}
+
+/// Gives messages their numbers: itself, or through Redis.
+struct PublishingDesk {
+    hub: Arc<SharedHub>,
+    shared: Option<Rc<SharedStreams>>,
+    /// No further message gets a number.
+    is_closing: Cell<bool>,
+    /// Messages that get their number and whose publisher is waiting for it.
+    under_way: Cell<usize>,
+}
+
+impl PublishingDesk {
+    async fn publish(&self, name: &str, payload: &str) -> Result<(Arc<str>, u64), String> {
+        match &self.shared {
+            Some(shared) => shared.publish(name, payload).await,
+            None => Ok(self.hub.publish(name, payload)),
+        }
+    }
+}
+
+/// Publishes the messages of the front's own threads.
+async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedReceiver<PublishOrder>>) {
+    let Some(mut ordered) = ordered else { return };
+    desk.hub.may_publish().await;
+    while let Some(PublishOrder { stream, payload, answer }) = ordered.recv().await {
+        if desk.is_closing.get() {
+            let _ = answer.send(Err("the server is stopping".to_owned()));
+            continue;
+        }
+        desk.under_way.update(|messages| messages + 1);
+        let desk = desk.clone();
+        spawn_local(async move {
+            // A client that has gone needs no answer.
+            let _ = answer.send(desk.publish(stream, &payload).await);
+            desk.under_way.update(|messages| messages - 1);
+        });
     }
 }
 
@@ -89,7 +156,7 @@ async fn take_over(path: &Path) -> io::Result<(StdListener, LocalSocketFile)> {
     }
 }
 
-async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
+async fn accept(desk: Rc<PublishingDesk>, listener: UnixListener) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -98,10 +165,10 @@ async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
         }
         match listener.accept().await {
             Ok((stream, _)) => {
-                let hub = hub.clone();
+                let desk = desk.clone();
                 tasks.spawn_local(async move {
                     // A process that has gone needs no answer.
-                    let _ = converse(&hub, stream).await;
+                    let _ = converse(&desk, stream).await;
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT).await,
@@ -109,7 +176,7 @@ async fn accept(hub: Arc<SharedHub>, listener: UnixListener) {
     }
 }
 
-async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
+async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
         let question = match PositionQuery::parse(&bytes) {
@@ -124,7 +191,7 @@ async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
                 continue;
             }
             let answer = match question.streams(&bytes) {
-                Ok(set) => format!("OK {}\n", hub.position(&set)),
+                Ok(set) => format!("OK {}\n", desk.hub.position(&set)),
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(question.length());
@@ -136,15 +203,24 @@ async fn converse(hub: &SharedHub, mut stream: UnixStream) -> io::Result<()> {
             Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
         };
         if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
-            while hub.is_behind() {
+            while desk.hub.is_behind() {
                 tokio::time::sleep(BEHIND).await;
             }
+            if desk.is_closing.get() {
+                return Ok(());
+            }
+            desk.under_way.update(|messages| messages + 1);
             let answer = match head.split(&bytes) {
-                Ok((name, payload)) => format!("OK {} {}\n", hub.epoch, hub.publish(name, payload)),
+                Ok((name, payload)) => match desk.publish(name, payload).await {
+                    Ok((epoch, offset)) => format!("OK {epoch} {offset}\n"),
+                    Err(why) => format!("ERROR {why}\n"),
+                },
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(head.length());
-            stream.write_all(answer.as_bytes()).await?;
+            let written = stream.write_all(answer.as_bytes()).await;
+            desk.under_way.update(|messages| messages - 1);
+            written?;
             continue;
         }
         if bytes.is_empty() {

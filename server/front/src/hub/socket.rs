@@ -8,6 +8,7 @@
 
 use super::call::{CallSource, HubAnswer};
 use super::count;
+use super::given::{GivenSocket, Givers, SocketRecord};
 use super::local::{HubClient, LocalHub};
 use super::session::Session;
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use net::task::spawn_local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -53,6 +55,9 @@ struct SocketFlow {
     ended: Option<Instant>,
     /// The client has sent its own Close frame.
     answered: bool,
+    /// The connection can go to another program, and takes this way when the time has come.
+    is_movable: bool,
+    giving: Option<Givers>,
 }
 
 impl CableSocket {
@@ -63,6 +68,36 @@ impl CableSocket {
         protocol: CableProtocol,
         answer: HubAnswer,
     ) -> Rc<CableSocket> {
+        let decoder = FrameDecoder::new(local.hub.max_message);
+        let socket = CableSocket::new(local, source, protocol, decoder);
+        if !answer.closed {
+            socket.send(message::welcome(protocol, &format!("{:016x}", fastrand::u64(..))));
+        }
+        socket.begin(answer);
+        socket
+    }
+
+    /// Goes on with a client of another program.
+    pub(super) fn adopted(
+        local: &Rc<LocalHub>,
+        source: CallSource,
+        protocol: CableProtocol,
+        record: &mut SocketRecord,
+    ) -> Rc<CableSocket> {
+        let mut decoder = std::mem::replace(&mut record.decoder, FrameDecoder::new(0));
+        decoder.limit(local.hub.max_message);
+        let socket = CableSocket::new(local, source, protocol, decoder);
+        socket.flow.borrow_mut().queue.begin_with(std::mem::take(&mut record.unsent).into());
+        socket.take_up(record);
+        socket
+    }
+
+    fn new(
+        local: &Rc<LocalHub>,
+        source: CallSource,
+        protocol: CableProtocol,
+        decoder: FrameDecoder,
+    ) -> Rc<CableSocket> {
         let socket = Rc::new(CableSocket {
             local: local.clone(),
             source,
@@ -70,7 +105,7 @@ impl CableSocket {
             client: Cell::new(0),
             session: RefCell::default(),
             flow: RefCell::new(SocketFlow {
-                decoder: FrameDecoder::new(local.hub.max_message),
+                decoder,
                 queue: ClientQueue::default(),
                 reader: None,
                 writer: None,
@@ -78,13 +113,11 @@ impl CableSocket {
                 is_running: false,
                 ended: None,
                 answered: false,
+                is_movable: false,
+                giving: None,
             }),
         });
         socket.client.set(local.add(socket.clone()));
-        if !answer.closed {
-            socket.send(message::welcome(protocol, &format!("{:016x}", fastrand::u64(..))));
-        }
-        socket.begin(answer);
         socket
     }
 
@@ -159,6 +192,9 @@ impl CableSocket {
                 if next.is_none() {
                     flow.commands = VecDeque::new();
                     flow.is_running = false;
+                    if flow.giving.is_some() {
+                        flow.wake_reader();
+                    }
                 }
                 flow.wake_writer();
                 next
@@ -214,6 +250,26 @@ impl HubClient for CableSocket {
             local.last_calls.set(local.last_calls.get() - 1);
         });
     }
+
+    fn give(&self, to: &Givers) -> bool {
+        let mut flow = self.flow.borrow_mut();
+        if !flow.is_movable || flow.ended.is_some() {
+            return false;
+        }
+        if flow.giving.replace(to.clone()).is_none() {
+            self.local.giving.update(|giving| giving + 1);
+        }
+        flow.wake_reader();
+        true
+    }
+
+    fn keep(&self) {
+        let mut flow = self.flow.borrow_mut();
+        if flow.giving.take().is_some() {
+            self.local.giving.update(|giving| giving - 1);
+            flow.wake_writer();
+        }
+    }
 }
 
 impl SocketFlow {
@@ -236,6 +292,11 @@ impl SocketFlow {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
+    /// Whether bytes of the client are taken. A client that is about to go to another program takes them along.
+    fn may_write(&self) -> bool {
+        self.ended.is_some() || (self.commands.len() < WAITING && self.giving.is_none())
+    }
+
     /// Whether the client has answered the last frame, or will not.
     fn is_over(&self) -> bool {
         self.ended.is_some_and(|since| self.answered || since.elapsed() > ANSWER)
@@ -251,13 +312,15 @@ impl TunnelEnd for SocketEnd {
         if !flow.queue.is_empty() || flow.is_over() {
             return Poll::Ready(());
         }
-        flow.reader = Some(cx.waker().clone());
+        if !flow.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+            flow.reader = Some(cx.waker().clone());
+        }
         Poll::Pending
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut flow = self.0.flow.borrow_mut();
-        if flow.commands.len() < WAITING || flow.ended.is_some() {
+        if flow.may_write() {
             return Poll::Ready(());
         }
         flow.writer = Some(cx.waker().clone());
@@ -279,7 +342,7 @@ impl TunnelEnd for SocketEnd {
             if flow.answered {
                 return Ok(bytes.len());
             }
-            if flow.commands.len() >= WAITING && flow.ended.is_none() {
+            if !flow.may_write() {
                 return Err(ErrorKind::WouldBlock.into());
             }
             let empty = FrameDecoder::new(0);
@@ -310,10 +373,47 @@ impl TunnelEnd for SocketEnd {
     fn is_over(&self) -> bool {
         self.0.flow.borrow().is_over()
     }
+
+    fn offer_connection(&self) {
+        self.0.flow.borrow_mut().is_movable = true;
+    }
+
+    fn poll_wanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut flow = self.0.flow.borrow_mut();
+        if flow.giving.is_some() && !flow.is_running && flow.ended.is_none() {
+            return Poll::Ready(());
+        }
+        if !flow.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+            flow.reader = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn take_connection(&self, connection: OwnedFd, unwritten: Vec<u8>, mut unsent: Vec<u8>) {
+        let (decoder, to) = {
+            let mut flow = self.0.flow.borrow_mut();
+            let sent = unsent.len();
+            unsent.resize(sent + flow.queue.bytes(), 0);
+            let read = flow.queue.read(&mut unsent[sent..]);
+            unsent.truncate(sent + read);
+            flow.answered = true;
+            flow.ended = Some(Instant::now());
+            (std::mem::replace(&mut flow.decoder, FrameDecoder::new(0)), flow.giving.take())
+        };
+        self.0.local.giving.update(|giving| giving - 1);
+        let record = self.0.record(decoder, unwritten, unsent);
+        // The app hears of the end from the other program.
+        self.0.leave_session();
+        if let Some((to, record)) = to.zip(record) {
+            // Fails only if the other program has ended.
+            let _ = to.send(Box::new(GivenSocket { connection, record }));
+        }
+    }
 }
 
 impl Drop for SocketEnd {
     fn drop(&mut self) {
+        self.0.keep();
         self.0.close();
         self.0.leave();
         self.0.local.remove(self.0.client.get());

@@ -14,6 +14,7 @@ use super::observer::Wishes;
 use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
+use crate::hub::heirloom::give_away;
 use cache::{Purge, Store};
 use net::task::spawn_local;
 use stats::{ReloadStage, ReloadStep, ServerState, UpgradeOutcome};
@@ -355,7 +356,13 @@ impl Upgrades {
             threads.hand_over();
         }
         if let Some(publishing) = server.publishing.take() {
-            publishing.stop();
+            publishing.stop().await;
+        }
+        let hub = server.threads.as_ref().and_then(|threads| threads.hub.clone());
+        if let Some((hub, successor)) = hub.zip(self.successor.as_ref()) {
+            let log = server.logs.error.clone();
+            let channel = successor.channel();
+            spawn_local(async move { give_away(hub, channel, |what| log.write(what)).await });
         }
         reporter.done(format!(
             "process {pid} serves; process {} finishes its requests and ends",
@@ -422,6 +429,7 @@ impl Upgrades {
         server.sockets.take_over(server.observer.clone())?;
         let store = server.threads.as_ref().and_then(|threads| threads.store.clone());
         store.iter().for_each(|store| store.expect_inheritance());
+        let hub = server.threads.as_ref().and_then(|threads| threads.hub.clone());
         let addresses = server.accept(ports);
         let status = server.opened(&addresses);
         let text = format!("process {} took over from process {}", std::process::id(), old.pid());
@@ -439,7 +447,12 @@ impl Upgrades {
             }
             systemd.ready(&status);
             systemd.keep_alive(&vitals);
-            old.gone(|file| inherit(&store, file, &log), |key| forget(&store, key)).await;
+            let take_up = |heirloom| {
+                if let Some(Err(why)) = hub.as_ref().map(|hub| hub.inherit(heirloom)) {
+                    log.write(&why);
+                }
+            };
+            old.gone(|file| inherit(&store, file, &log), |key| forget(&store, key), take_up).await;
         }));
         Ok(())
     }

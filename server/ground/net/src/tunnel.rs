@@ -2,6 +2,7 @@
 
 use crate::Transport;
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 
 /// A byte stream to one end of a tunnel: an app's socket, or an upstream's connection, with TLS or without.
@@ -39,6 +40,21 @@ pub trait TunnelEnd {
 
     /// Closes the own direction: the other side reads the end after the last byte.
     fn end_writing(&self);
+
+    /// Tells this end that it can have the connection at the other end itself, instead of a tunnel to it.
+    fn offer_connection(&self) {}
+
+    /// Ready when this end wants the connection that was offered to it.
+    fn poll_wanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Pending
+    }
+
+    /// Gives this end the connection, and ends the tunnel. `unwritten`: bytes that were read from the connection and could not be written here yet;
+    /// `unsent`: bytes that were read here and could not be written to the connection yet.
+    fn take_connection(&self, connection: OwnedFd, unwritten: Vec<u8>, unsent: Vec<u8>) {
+        drop((connection, unwritten, unsent));
+    }
 
     /// Returns whether the other side is known to take no more bytes. After the end of its own direction nothing is left of the tunnel then.
     fn is_over(&self) -> bool;

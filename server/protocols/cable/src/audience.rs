@@ -1,7 +1,10 @@
 //! The subscribers of one thread: which of its clients get a message, and in which form.
 //!
-//! Contract: a message is encoded once for all clients with the same identifier and protocol. Each client gets only messages
-//! after the offset with which it has joined.
+//! Contract:
+//! 1. A message is encoded once for all clients with the same identifier and protocol. Each client gets only messages
+//!    after the offset with which it has joined.
+//! 2. A delivery can be made in turns, and subscribers may come and go between two turns. Each that was there at the
+//!    beginning, and still is, gets the message once.
 
 use crate::command::CableProtocol;
 use crate::message;
@@ -53,6 +56,22 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
         true
     }
 
+    /// Lets a subscriber get only messages after a later offset.
+    pub fn raise(
+        &mut self,
+        stream: &str,
+        identifier: &Rc<str>,
+        protocol: CableProtocol,
+        client: K,
+        offset: u64,
+    ) {
+        let audience = self.streams.get_mut(stream);
+        let listeners = audience.and_then(|audience| audience.get_mut(&(identifier.clone(), protocol)));
+        if let Some(from) = listeners.and_then(|listeners| listeners.get_mut(&client)) {
+            *from = offset.max(*from);
+        }
+    }
+
     /// Removes a subscriber. Returns whether it was one.
     pub fn leave(&mut self, stream: &str, identifier: &Rc<str>, protocol: CableProtocol, client: K) -> bool {
         let Some(audience) = self.streams.get_mut(stream) else { return false };
@@ -68,23 +87,74 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
         was
     }
 
-    /// Passes a message, encoded, to `send` with each subscriber.
-    pub fn deliver(&self, message: &Arc<StreamMessage>, epoch: &str, send: &mut dyn FnMut(K, &Bytes)) {
-        let Some(audience) = self.streams.get(&*message.stream) else { return };
-        for ((identifier, protocol), listeners) in audience {
-            let frame = message::streamed(identifier, message, *protocol, epoch);
-            for (client, offset) in listeners {
-                if *offset < message.offset {
-                    send(*client, &frame);
-                }
+    /// Begins the delivery of a message to all subscribers of its stream.
+    pub fn begin(&self, message: &Arc<StreamMessage>) -> StreamDelivery<K> {
+        let audience = self.streams.get(&*message.stream);
+        let due = audience.into_iter().flatten().map(|(key, listeners)| DueForm {
+            key: key.clone(),
+            frame: None,
+            clients: listeners.keys().copied().collect(),
+        });
+        StreamDelivery { message: message.clone(), due: due.collect() }
+    }
+
+    /// Passes the message, encoded, to `send` with at most `most` subscribers. Returns whether there are more.
+    pub fn advance(
+        &self,
+        delivery: &mut StreamDelivery<K>,
+        most: usize,
+        send: &mut dyn FnMut(K, &Bytes),
+    ) -> bool {
+        let StreamDelivery { message, due } = delivery;
+        let audience = self.streams.get(&*message.stream);
+        let mut room = most;
+        while room > 0
+            && let Some(form) = due.last_mut()
+        {
+            let Some(client) = form.clients.pop() else {
+                due.pop();
+                continue;
+            };
+            room -= 1;
+            // Another client may have the same number by now: it has joined after the message.
+            let joined = audience.and_then(|audience| audience.get(&form.key)?.get(&client));
+            if joined.is_some_and(|offset| *offset < message.offset) {
+                let encode = || message::streamed(&form.key.0, message, form.key.1);
+                send(client, form.frame.get_or_insert_with(encode));
             }
         }
+        due.iter().any(|form| !form.clients.is_empty())
     }
+}
+
+/// A message on its way to the subscribers of a thread.
+#[derive(Debug)]
+pub struct StreamDelivery<K> {
+    message: Arc<StreamMessage>,
+    due: Vec<DueForm<K>>,
+}
+
+/// The clients that have yet to get a message in one form, and the message in that form.
+#[derive(Debug)]
+struct DueForm<K> {
+    key: (Rc<str>, CableProtocol),
+    frame: Option<Bytes>,
+    clients: Vec<K>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn message(offset: u64) -> Arc<StreamMessage> {
+        Arc::new(StreamMessage {
+            stream: "room".into(),
+            epoch: "e".into(),
+            offset,
+            at: 0,
+            payload: "1".into(),
+        })
+    }
 
     #[test]
     fn one_encoding_for_all_with_the_same_identifier() {
@@ -95,12 +165,12 @@ mod tests {
         assert!(audiences.join("room", &one, CableProtocol::Basic, 2, || 0));
         assert!(audiences.join("room", &one, CableProtocol::Basic, 3, || 5));
         assert!(audiences.join("room", &other, CableProtocol::Extended, 1, || 0));
-        let message =
-            |offset| Arc::new(StreamMessage { stream: "room".into(), offset, at: 0, payload: "1".into() });
         let deliver = |audiences: &Audiences<i32>, offset| {
-            let mut sent = Vec::new();
-            audiences
-                .deliver(&message(offset), "e", &mut |client, frame| sent.push((client, frame.as_ptr())));
+            let (mut sent, mut delivery) = (Vec::new(), audiences.begin(&message(offset)));
+            while audiences
+                .advance(&mut delivery, 1, &mut |client, frame| sent.push((client, frame.as_ptr())))
+            {
+            }
             sent.sort();
             sent
         };
@@ -109,6 +179,9 @@ mod tests {
         let of_two = sent[2].1;
         assert_eq!(sent.iter().filter(|(_, frame)| *frame == of_two).count(), 2);
         assert_eq!(deliver(&audiences, 6).len(), 4);
+        audiences.raise("room", &one, CableProtocol::Basic, 3, 7);
+        audiences.raise("room", &one, CableProtocol::Basic, 3, 6);
+        assert_eq!((deliver(&audiences, 7).len(), deliver(&audiences, 8).len()), (3, 4));
         assert!(audiences.leave("room", &one, CableProtocol::Basic, 1));
         assert!(!audiences.leave("room", &one, CableProtocol::Basic, 1));
         for client in [2, 3] {
@@ -116,5 +189,29 @@ mod tests {
         }
         assert!(audiences.leave("room", &other, CableProtocol::Extended, 1));
         assert!(audiences.streams.is_empty());
+    }
+
+    #[test]
+    fn subscribers_come_and_go_between_turns() {
+        let mut audiences = Audiences::default();
+        let identifier: Rc<str> = "1".into();
+        let join = |audiences: &mut Audiences<i32>, client, offset| {
+            assert!(audiences.join("room", &identifier, CableProtocol::Basic, client, || offset));
+        };
+        (0..10).for_each(|client| join(&mut audiences, client, 0));
+        let (mut sent, mut delivery) = (Vec::new(), audiences.begin(&message(1)));
+        assert!(audiences.advance(&mut delivery, 4, &mut |client, _| sent.push(client)));
+        assert_eq!(sent.len(), 4, "a turn has an end");
+        let left: Vec<i32> = (0..10).filter(|client| !sent.contains(client)).collect();
+        // One leaves; the number of another goes to a client that has joined after the message; a third comes.
+        assert!(audiences.leave("room", &"1".into(), CableProtocol::Basic, left[0]));
+        assert!(audiences.leave("room", &"1".into(), CableProtocol::Basic, left[1]));
+        join(&mut audiences, left[1], 1);
+        join(&mut audiences, 10, 1);
+        assert!(!audiences.advance(&mut delivery, 100, &mut |client, _| sent.push(client)));
+        sent.sort();
+        let expected: Vec<i32> = (0..10).filter(|client| *client != left[0] && *client != left[1]).collect();
+        assert_eq!(sent, expected);
+        assert!(!audiences.advance(&mut delivery, 100, &mut |_, _| panic!("it has ended")));
     }
 }

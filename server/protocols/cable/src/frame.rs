@@ -7,6 +7,7 @@
 //! 3. Frames of the server are not masked, so one encoding serves all clients.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// The longest payload of a control frame (section 5.5).
 const LONGEST_CONTROL: usize = 125;
@@ -63,7 +64,7 @@ const fn violation(code: u16, reason: &'static str) -> FrameViolation {
 }
 
 /// The header of a frame whose payload is arriving.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct ArrivingFrame {
     is_final: bool,
     opcode: u8,
@@ -73,8 +74,8 @@ struct ArrivingFrame {
     done: usize,
 }
 
-/// Reads the frames of one client.
-#[derive(Debug)]
+/// Reads the frames of one client. Another program can go on with it.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct FrameDecoder {
     /// The most bytes of a message.
     limit: usize,
@@ -100,6 +101,11 @@ impl FrameDecoder {
             message: Vec::new(),
             control: Vec::new(),
         }
+    }
+
+    /// Sets the most bytes of a message. A message that has begun may have more.
+    pub fn limit(&mut self, limit: usize) {
+        self.limit = limit.max(self.message.len());
     }
 
     /// Takes bytes, and passes on what they complete.
@@ -346,6 +352,19 @@ mod tests {
             let expected = texts.iter().cloned().map(Received::Text).collect::<Vec<_>>();
             prop_assume!(texts.iter().all(|text| text.len() <= 300));
             prop_assert_eq!(decode(&bytes, cut), (expected, None));
+        }
+
+        /// Another program goes on with a decoder, wherever its bytes have been cut.
+        #[test]
+        fn a_decoder_is_passed_on(text in "\\PC{0,80}", cut in 0usize..100) {
+            let bytes = [masked(0x01, b"a"), masked(0x89, b"ping"), masked(0x80, text.as_bytes())].concat();
+            let (before, after) = bytes.split_at(cut.min(bytes.len()));
+            let (mut decoder, mut received) = (FrameDecoder::new(400), Vec::new());
+            prop_assert!(decoder.decode(before, &mut |one| received.push(one)).is_ok());
+            let record = serde_json::to_string(&decoder).unwrap();
+            let mut other: FrameDecoder = serde_json::from_str(&record).unwrap();
+            prop_assert!(other.decode(after, &mut |one| received.push(one)).is_ok());
+            prop_assert_eq!(received, vec![Received::Ping(b"ping".to_vec()), Received::Text(format!("a{text}"))]);
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! Messages to clients, each as a complete WebSocket frame.
 
-use crate::command::{CableProtocol, StreamPosition};
+use crate::command::CableProtocol;
 use crate::frame;
 use crate::streams::StreamMessage;
 use bytes::Bytes;
@@ -41,17 +41,16 @@ pub fn history(identifier: &str, complete: bool) -> Bytes {
 }
 
 /// A message of a stream. Its payload is JSON and is copied as it is.
-pub fn streamed(identifier: &str, message: &StreamMessage, protocol: CableProtocol, epoch: &str) -> Bytes {
+pub fn streamed(identifier: &str, message: &StreamMessage, protocol: CableProtocol) -> Bytes {
     let mut text = String::with_capacity(identifier.len() + message.payload.len() + 96);
     text.push_str("{\"identifier\":");
     text.push_str(&json!(identifier).to_string());
     text.push_str(",\"message\":");
     text.push_str(&message.payload);
     if protocol == CableProtocol::Extended {
-        let position = StreamPosition { epoch: epoch.to_owned(), offset: message.offset };
         text.push_str(",\"stream_id\":");
         text.push_str(&json!(&*message.stream).to_string());
-        text.push_str(&format!(",\"epoch\":{},\"offset\":{}", json!(position.epoch), position.offset));
+        text.push_str(&format!(",\"epoch\":{},\"offset\":{}", json!(&*message.epoch), message.offset));
     }
     text.push('}');
     frame::text(text.as_bytes())
@@ -67,10 +66,15 @@ mod tests {
 
     #[test]
     fn only_extended_messages_have_a_position() {
-        let message =
-            StreamMessage { stream: "a \"b\"".into(), offset: 3, at: 0, payload: "{\"said\": \"x\"}".into() };
+        let message = StreamMessage {
+            stream: "a \"b\"".into(),
+            epoch: "e1".into(),
+            offset: 3,
+            at: 0,
+            payload: "{\"said\": \"x\"}".into(),
+        };
         let read = |protocol| -> serde_json::Value {
-            serde_json::from_slice(&streamed("{}", &message, protocol, "e1")[2..]).unwrap()
+            serde_json::from_slice(&streamed("{}", &message, protocol)[2..]).unwrap()
         };
         assert_eq!(read(CableProtocol::Basic), json!({ "identifier": "{}", "message": { "said": "x" } }));
         let expected = json!({

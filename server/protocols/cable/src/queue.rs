@@ -79,6 +79,15 @@ impl ClientQueue {
         Some(frame)
     }
 
+    /// Puts the rest of frames first that another program has begun to send.
+    pub fn begin_with(&mut self, rest: Bytes) {
+        self.is_begun = !rest.is_empty();
+        if self.is_begun {
+            self.bytes += rest.len() + ENTRY;
+            self.frames.push_front(rest);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -117,6 +126,12 @@ mod tests {
         (0..3).for_each(|_| queue.push_last(frame.clone()));
         queue.drop_waiting();
         assert!(queue.is_empty() && queue.bytes() == 0);
+        queue.begin_with(Bytes::new());
+        assert!(queue.is_empty());
+        queue.begin_with(frame.clone());
+        queue.push_last(frame);
+        queue.drop_waiting();
+        assert_eq!(queue.read(&mut [0; 100]), 10, "a rest stays, too");
     }
 
     #[test]

@@ -4,11 +4,16 @@
 //! offset in its stream, and the last messages are kept, bounded by time, by number for each stream, and by bytes for all.
 //!
 //! Contract:
-//! 1. Offsets of a stream are consecutive within an epoch, which is the life of this table. A stream that was forgotten begins
-//!    again above each offset that any forgotten stream has had, so no old position is mistaken for a new one.
+//! 1. Offsets of a stream increase. Those that the table assigns are consecutive within an epoch, and a stream that was forgotten
+//!    begins again above each offset that any forgotten stream has had, so no old position is mistaken for a new one.
+//!    Offsets that several servers share come from outside ([`StreamTable::insert`]); they increase over all streams and epochs.
 //! 2. [`StreamTable::resume`] returns all messages after a position, in order, or `None` if one of them may be missing.
 //! 3. A stream is forgotten when it has no listeners and no kept messages, and that has been so for the time of the history.
 //! 4. The bytes count messages, bookkeeping, and streams without listeners. The oldest messages go first.
+
+mod record;
+
+pub use record::TableRecord;
 
 use crate::command::StreamPosition;
 use smallvec::SmallVec;
@@ -36,6 +41,8 @@ pub struct HistoryBounds {
 #[derive(Debug, PartialEq, Eq)]
 pub struct StreamMessage {
     pub stream: Arc<str>,
+    /// The epoch in which the offset is valid.
+    pub epoch: Arc<str>,
     pub offset: u64,
     /// Milliseconds since 1970.
     pub at: u64,
@@ -59,7 +66,8 @@ struct NumberedStream {
     offset: u64,
     /// The last messages without a gap.
     history: VecDeque<Arc<StreamMessage>>,
-    /// When the newest message was sent that is no longer kept.
+    /// The newest message that is no longer kept: its offset, and when it was sent.
+    lost: u64,
     lost_at: u64,
     /// Since when it has no listeners.
     idle_at: u64,
@@ -84,7 +92,7 @@ pub struct StreamSummary {
 /// All streams.
 #[derive(Debug)]
 pub struct StreamTable {
-    epoch: Box<str>,
+    epoch: Arc<str>,
     bounds: HistoryBounds,
     streams: HashMap<Arc<str>, NumberedStream>,
     /// The kept messages of all streams from the oldest to the newest: time, offset, stream. A message that its stream has
@@ -95,6 +103,9 @@ pub struct StreamTable {
     bytes: usize,
     /// The largest offset of a forgotten stream.
     floor: u64,
+    /// Whether offsets come from outside, and the largest that came.
+    is_shared: bool,
+    last: u64,
     /// When the newest message of a forgotten stream was sent; at first, when the table was created.
     forgotten_at: u64,
 }
@@ -110,12 +121,19 @@ impl StreamTable {
             idle: VecDeque::new(),
             bytes: 0,
             floor: 0,
+            is_shared: false,
+            last: 0,
             forgotten_at: now,
         }
     }
 
-    pub fn epoch(&self) -> &str {
+    pub fn epoch(&self) -> &Arc<str> {
         &self.epoch
+    }
+
+    /// Returns the largest offset that came from outside.
+    pub fn last(&self) -> u64 {
+        self.last
     }
 
     /// Returns the number of known streams.
@@ -132,7 +150,7 @@ impl StreamTable {
         self.bytes
     }
 
-    /// Adds a message, and passes it with each thread that has listeners to `deliver`.
+    /// Adds a message with the next offset, and passes it with each thread that has listeners to `deliver`. Returns the offset.
     pub fn publish(
         &mut self,
         name: &str,
@@ -140,27 +158,74 @@ impl StreamTable {
         now: u64,
         deliver: &mut dyn FnMut(ThreadIndex, &Arc<StreamMessage>),
     ) -> u64 {
-        let messages = self.bounds.messages;
-        let stream = self.stream(name, now);
-        stream.offset += 1;
+        let offset = self.stream(name, now).offset + 1;
+        self.append(name, payload, (offset, now), deliver);
+        self.expire(now);
+        offset
+    }
+
+    /// Adds a message with an offset from outside. Returns false, and changes nothing, if the offset is not above all earlier ones.
+    /// `at`: milliseconds since 1970.
+    pub fn insert(
+        &mut self,
+        name: &str,
+        payload: Box<str>,
+        (offset, at): (u64, u64),
+        now: u64,
+        deliver: &mut dyn FnMut(ThreadIndex, &Arc<StreamMessage>),
+    ) -> bool {
+        if offset <= self.last {
+            return false;
+        }
+        self.stream(name, now);
+        self.last = offset;
+        self.append(name, payload, (offset, at), deliver);
+        self.expire(now);
+        true
+    }
+
+    /// Adds a message to a known stream.
+    fn append(
+        &mut self,
+        name: &str,
+        payload: Box<str>,
+        (offset, at): (u64, u64),
+        deliver: &mut dyn FnMut(ThreadIndex, &Arc<StreamMessage>),
+    ) {
+        let (messages, epoch) = (self.bounds.messages, self.epoch.clone());
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        stream.offset = offset;
         stream.published += 1;
-        let offset = stream.offset;
-        let message = Arc::new(StreamMessage { stream: stream.name.clone(), offset, at: now, payload });
+        let message = Arc::new(StreamMessage { stream: stream.name.clone(), epoch, offset, at, payload });
         stream.listeners.iter().for_each(|(thread, _)| deliver(*thread, &message));
         let grown = message.cost() + ENTRY;
         let mut freed = 0;
-        let entry = (now, offset, stream.name.clone());
+        let entry = (at, offset, stream.name.clone());
         stream.history.push_back(message);
         while stream.history.len() > messages
             && let Some(oldest) = stream.history.pop_front()
         {
-            stream.lost_at = oldest.at;
+            (stream.lost, stream.lost_at) = (oldest.offset, oldest.at);
             freed += oldest.cost();
         }
         self.log.push_back(entry);
         self.bytes = self.bytes + grown - freed;
+    }
+
+    /// Begins an epoch whose offsets come from outside: drops all messages, and keeps the listeners. Messages up to the offset
+    /// `floor`, and up to the time `lost_at` in milliseconds since 1970, are not known here.
+    pub fn begin_epoch(&mut self, epoch: &str, floor: u64, lost_at: u64, now: u64) {
+        while self.drop_oldest() {}
         self.expire(now);
-        offset
+        self.epoch = epoch.into();
+        self.is_shared = true;
+        self.floor = self.floor.max(floor);
+        self.last = self.last.max(floor);
+        self.forgotten_at = lost_at;
+        for stream in self.streams.values_mut() {
+            (stream.offset, stream.lost) = (stream.offset.max(floor), stream.lost.max(floor));
+            stream.lost_at = lost_at;
+        }
     }
 
     /// Adds a listener of a thread. Returns the offset of the last message: the listener gets those after it.
@@ -210,6 +275,11 @@ impl StreamTable {
         }
     }
 
+    /// Whether another server that shares the offsets has got farther than this one.
+    pub fn is_ahead(&self, position: &StreamPosition) -> bool {
+        self.is_shared && position.offset > self.last && *position.epoch == *self.epoch
+    }
+
     /// Returns the messages after a position, or without one those since a time in seconds since 1970. `None`: some may be missing.
     pub fn resume(
         &self,
@@ -224,9 +294,19 @@ impl StreamTable {
             let kept = stream.map(|stream| &stream.history).into_iter().flatten();
             return (lost_at < since).then(|| kept.filter(|message| message.at >= since).cloned().collect());
         };
-        let stream = stream.filter(|_| *position.epoch == *self.epoch)?;
-        let missed = usize::try_from(stream.offset.checked_sub(position.offset)?).ok()?;
-        let from = stream.history.len().checked_sub(missed)?;
+        if *position.epoch != *self.epoch {
+            return None;
+        }
+        let Some(stream) = stream else {
+            // Only offsets from outside say something about streams that are not known.
+            return (self.is_shared && position.offset >= self.floor).then(Vec::new);
+        };
+        // A message from outside may have been read elsewhere and not have arrived here yet.
+        let is_known = position.offset <= stream.offset || self.is_shared;
+        if position.offset < stream.lost || !is_known {
+            return None;
+        }
+        let from = stream.history.partition_point(|message| message.offset <= position.offset);
         Some(stream.history.range(from..).cloned().collect())
     }
 
@@ -260,6 +340,7 @@ impl StreamTable {
                 name: name.clone(),
                 offset: self.floor,
                 history: VecDeque::new(),
+                lost: self.floor,
                 lost_at: self.forgotten_at,
                 idle_at: now,
                 queued: true,
@@ -279,7 +360,7 @@ impl StreamTable {
         if stream.history.front().is_some_and(|first| first.offset == offset)
             && let Some(oldest) = stream.history.pop_front()
         {
-            stream.lost_at = oldest.at;
+            (stream.lost, stream.lost_at) = (oldest.offset, oldest.at);
             self.bytes -= oldest.cost();
             if !stream.queued {
                 // It was idle for long enough, or has never been without listeners.

@@ -17,6 +17,7 @@ mod client;
 pub mod command;
 mod config;
 mod connection;
+pub mod entries;
 mod error;
 mod resp;
 mod stream;

@@ -8,7 +8,7 @@ use super::section::section;
 use crate::kind::Completion;
 use crate::kind::lists::Origins;
 use crate::kind::numbers::{Count, Period, Size};
-use crate::kind::texts::{Path, RequestPath, Switch, TicketSecret};
+use crate::kind::texts::{Path, RedisUrl, RequestPath, Switch, TicketSecret};
 use crate::kind::wrappers::{Maybe, OrOff};
 
 section! { Category::Hub;
@@ -74,6 +74,17 @@ section! { Category::Hub;
         default: "25s",
         more: "Shorter than the time-out of proxies in front.",
     }
+    /// Redis server through which several servers share streams
+    redis: Option<String> = Maybe(RedisUrl), {
+        key: "hub.redis",
+        flags: &[long("hub-redis", "URL")],
+        env: &["FIREBRICK_HUB_REDIS"],
+        default_shown: Some("none: each server has its own"),
+        more: "redis://HOST:PORT/DB, rediss:// or unix:///PATH. Servers with the same shared.group share streams; all need the same \
+               hub.history and hub.history_memory. docs/live-pages.md describes how servers work while Redis is down.",
+        secret: true,
+        known_as: &["redis_url", "cable_redis"],
+    }
     /// Maximum number of requests of the hub that the app has at a time
     calls: u32 = Count { min: 1, max: 10_000 }, {
         key: "hub.calls",
@@ -131,5 +142,14 @@ section! { Category::Hub;
         flags: &[long("hub-client-queue", "SIZE")],
         default: "1MiB",
         more: "A client with more is closed with status 1008, and can resume when it connects again.",
+    }
+    /// Time over which WebSockets are closed when the server ends
+    drain: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(3600) }, {
+        key: "hub.drain",
+        flags: &[long("hub-drain", "TIME")],
+        default: "2s",
+        more: "Clients connect again as soon as they are told to; spread over this time, they do not all come to another server at once. \
+               At most half of timeouts.shutdown is used.",
+        known_as: &["shutdown_disconnect_pool_size"],
     }
 }

@@ -96,6 +96,79 @@ fn the_oldest_messages_make_room() {
     );
 }
 
+#[test]
+fn offsets_from_outside_mean_the_same_on_all_servers() {
+    let insert = |table: &mut StreamTable, name: &str, offset: u64| {
+        table.insert(name, "1".into(), (offset, offset), offset, &mut |_, _| {})
+    };
+    let tables = [3, 5].map(|begun| {
+        let mut table = StreamTable::new("own", BOUNDS, 0);
+        table.begin_epoch("e", begun - 1, begun - 1, begun);
+        (begun..=9)
+            .for_each(|offset| _ = insert(&mut table, if offset % 2 == 0 { "even" } else { "odd" }, offset));
+        table
+    });
+    for table in &tables {
+        assert_eq!(offsets(table.resume("odd", Some(&at(5)), None)), Some(vec![7, 9]));
+        assert_eq!(offsets(table.resume("even", Some(&at(8)), None)), Some(vec![]));
+        assert_eq!(offsets(table.resume("odd", Some(&at(11)), None)), Some(vec![]), "not arrived yet");
+        assert_eq!(offsets(table.resume("none", Some(&at(4)), None)), Some(vec![]));
+        let own = StreamPosition { epoch: "own".to_owned(), offset: 5 };
+        assert_eq!(offsets(table.resume("odd", Some(&own), None)), None);
+    }
+    let [early, mut late] = tables;
+    assert_eq!(offsets(early.resume("odd", Some(&at(3)), None)), Some(vec![5, 7, 9]));
+    assert_eq!(offsets(late.resume("odd", Some(&at(3)), None)), None, "it does not know what was before 5");
+    assert_eq!(offsets(late.resume("none", Some(&at(3)), None)), None);
+    assert_eq!(late.listen("odd", 0, 10), 9);
+    assert!(!insert(&mut late, "odd", 9), "no message twice");
+    late.begin_epoch("f", 100, 20, 20);
+    assert_eq!(offsets(late.resume("odd", Some(&at(9)), None)), None);
+    assert_eq!(offsets(late.resume("odd", None, Some(1))), Some(vec![]), "a second later");
+    let mut told = Vec::new();
+    assert!(late.insert("odd", "1".into(), (101, 21), 21, &mut |thread, message| {
+        told.push((thread, message.offset))
+    }));
+    assert_eq!(told, [(0, 101)], "listeners stay");
+    late.unlisten("odd", 0, 22);
+    late.expire(70_000);
+    late.expire(140_000);
+    assert!(late.is_empty() && late.bytes() == 0);
+}
+
+#[test]
+fn a_table_is_passed_on() {
+    let mut old = StreamTable::new("e", BOUNDS, 10_000);
+    (1..=7).for_each(|now| _ = publish(&mut old, "room", 10_000 + now));
+    publish(&mut old, "other", 10_003);
+    old.listen("quiet", 0, 10_004);
+    let text = serde_json::to_string(&old.record()).unwrap();
+    let mut new = StreamTable::new("f", BOUNDS, 20_000);
+    assert!(new.adopt(serde_json::from_str(&text).unwrap(), 20_000));
+    assert!(!new.adopt(serde_json::from_str(&text).unwrap(), 20_000), "once");
+    for (name, offset) in
+        [("room", 7), ("room", 3), ("room", 2), ("room", 1), ("room", 8), ("other", 0), ("other", 1)]
+    {
+        let resume = |table: &StreamTable| offsets(table.resume(name, Some(&at(offset)), None));
+        assert_eq!(resume(&new), resume(&old), "{name} {offset}");
+    }
+    assert_eq!(offsets(new.resume("room", None, Some(10))), offsets(old.resume("room", None, Some(10))));
+    assert_eq!((new.listen("room", 0, 20_001), publish(&mut new, "room", 20_001)), (7, 8));
+    let summary = new.busiest(1).remove(0);
+    assert_eq!((summary.published, summary.kept), (8, 5));
+    let small = HistoryBounds { messages: 2, ..BOUNDS };
+    let mut few = StreamTable::new("f", small, 20_000);
+    assert!(few.adopt(old.record(), 20_000));
+    assert_eq!(offsets(few.resume("room", Some(&at(5)), None)), Some(vec![6, 7]));
+    assert_eq!(offsets(few.resume("room", Some(&at(4)), None)), None);
+    new.unlisten("room", 0, 20_002);
+    for table in [&mut new, &mut few] {
+        table.expire(80_002);
+        table.expire(140_004);
+        assert!(table.is_empty() && table.bytes() == 0, "{table:?}");
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Publish(u8),

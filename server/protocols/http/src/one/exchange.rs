@@ -6,12 +6,13 @@ use super::incoming::BodyReader;
 use super::link::Link;
 use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
-use crate::context::Context;
+use super::tunnel::{self, TunnelOutcome};
+use crate::context::{Context, CounterGuard};
 use crate::message::{ExchangeRecord, Sent, inadmissible};
 use crate::room::RoomState;
 use h1::{Framing, RequestHead};
-use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
-use net::{Lane, Output, Transport};
+use handler::{Body, Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
+use net::{Lane, Output, Transport, TunnelEnd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -36,13 +37,13 @@ pub(super) enum Then {
 ///
 /// Many requests wait at a time, so this future must stay small: values that are needed only before or after
 /// a wait live in functions that do not wait, and nothing is passed by value into a wait.
-pub(super) async fn serve_requests<S: Transport, H: Handler>(
+pub(super) async fn serve_requests<'a, S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
-    peer: &Rc<Peer>,
-    context: &Context<H>,
+    peer: &'a Rc<Peer>,
+    context: &'a Context<H>,
     served: &mut u64,
-) -> Then {
-    let _active = link.shared.count_active();
+) -> Served<'a, H> {
+    let active = link.shared.count_active();
     let mut output = link.shared.take_output();
     let mut turn = 0;
     loop {
@@ -60,6 +61,13 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
             let mut response = context.handler.handle(exchange).await;
             let facts = facts.after_handling(link);
             report.outcome.sent = respond::respond(link, facts.response, &mut response, &mut output).await;
+            if let Body::Tunnel { io, .. } = std::mem::replace(&mut response.body, Body::Empty)
+                && !report.outcome.sent.broken
+            {
+                drop(response);
+                link.shared.keep_output(output);
+                return Served::Tunnel(Box::new(OpenTunnel { io, facts, report, _active: active }));
+            }
             drop(response);
             link.exchange.update(|number| number.wrapping_add(1));
             link.end_holding();
@@ -81,7 +89,43 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
             continue;
         }
         link.shared.keep_output(output);
-        return then;
+        return Served::Then(then);
+    }
+}
+
+/// The outcome of the exchanges of a connection.
+pub(super) enum Served<'a, H: Handler> {
+    Then(Then),
+    Tunnel(Box<OpenTunnel<'a, H>>),
+}
+
+/// A connection that has become a tunnel. It runs apart from the exchanges, whose future has room for much that a tunnel does not need: there may
+/// be many tunnels, for a long time.
+pub(super) struct OpenTunnel<'a, H: Handler> {
+    io: Box<dyn TunnelEnd>,
+    facts: ExchangeFacts,
+    report: ReportOnDrop<'a, H>,
+    _active: CounterGuard,
+}
+
+impl<H: Handler> OpenTunnel<'_, H> {
+    /// Lets the tunnel run until it ends.
+    pub(super) async fn run<S: Transport>(self: Box<Self>, link: &Link<S>) -> Then {
+        let OpenTunnel { io, facts, mut report, _active } = *self;
+        let sent = &mut report.outcome.sent;
+        let outcome;
+        {
+            let _tunnel = link.shared.count_tunnel();
+            (sent.body_bytes, outcome) = tunnel::run(link, io).await;
+        }
+        sent.broken = outcome == TunnelOutcome::Broken;
+        link.exchange.update(|number| number.wrapping_add(1));
+        link.end_holding();
+        drop(report);
+        match outcome {
+            TunnelOutcome::Given => Then::Close,
+            _ => facts.then(link, true, outcome == TunnelOutcome::Broken),
+        }
     }
 }
 

@@ -16,12 +16,13 @@ mod tunnel;
 mod watched;
 
 use crate::context::Context;
-use exchange::Then;
+use exchange::{Served, Then};
 use handler::{Failure, Handler, Peer};
 pub(crate) use link::Link;
-use net::{Subnet, Transport};
+use net::{Subnet, Transport, TunnelEnd};
 use std::rc::Rc;
 use std::time::Duration;
+use tunnel::TunnelOutcome;
 use watched::Watched;
 
 /// The longest lingering close after a response.
@@ -55,7 +56,11 @@ impl<S: Transport> Connection<S> {
             let mut served = 0;
             while link.has_request(served).await {
                 let serving = Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served));
-                match Watched::new(&link, serving).await {
+                let then = match Watched::new(&link, serving).await {
+                    Served::Then(then) => then,
+                    Served::Tunnel(tunnel) => Watched::new(&link, Box::pin(tunnel.run(&link))).await,
+                };
+                match then {
                     Then::Idle => {}
                     Then::Close => break,
                     Then::Linger => {
@@ -75,6 +80,28 @@ impl<S: Transport> Connection<S> {
 pub async fn serve<S: Transport, H: Handler>(stream: S, peer: Rc<Peer>, context: Rc<Context<H>>) {
     let address = Subnet::of(peer.remote.ip());
     Connection::open(stream, address, &context).serve(peer, context, ()).await;
+}
+
+/// Goes on with a tunnel that another process has opened, until it ends. `ahead`: bytes that the other process has read from the client.
+pub async fn resume<S: Transport, H>(
+    stream: S,
+    address: Subnet,
+    context: Rc<Context<H>>,
+    ahead: &[u8],
+    io: Box<dyn TunnelEnd>,
+) {
+    let link = Link::new(stream, context.shared.clone(), address);
+    link.input.borrow_mut().extend_from_slice(ahead);
+    link.wakes_this_task().await;
+    link.busy();
+    let running = async {
+        let _counted = (link.shared.count_active(), link.shared.count_tunnel());
+        tunnel::run(&link, io).await.1
+    };
+    if Watched::new(&link, Box::pin(running)).await == TunnelOutcome::Ended {
+        Watched::new(&link, Box::pin(link.linger(LINGER))).await;
+    }
+    Box::pin(link.settle()).await;
 }
 
 /// Sends the response for `failure` on a connection that is not served, and closes it.

@@ -15,7 +15,7 @@ use handler::held::Amount;
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
-use net::{Output, Transport, TunnelEnd};
+use net::{Output, Transport};
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -59,7 +59,8 @@ impl LastMessage {
     }
 }
 
-/// Sends `response`, and takes its body and its failure.
+/// Sends `response`, and takes its body and its failure. Of a tunnel only the head is sent, and the body stays; the caller lets it run
+/// ([`super::tunnel::run`]).
 pub(crate) async fn respond<S: Transport>(
     link: &Rc<Link<S>>,
     facts: RequestFacts,
@@ -118,25 +119,9 @@ pub(crate) async fn respond<S: Transport>(
             return sent;
         }
     }
-    let Body::Tunnel { io, .. } = std::mem::replace(&mut response.body, Body::Empty) else { return sent };
-    Box::pin(run_tunnel(link, io, output, sent)).await
-}
-
-/// Turns the connection into a tunnel.
-async fn run_tunnel<S: Transport>(
-    link: &Rc<Link<S>>,
-    io: Box<dyn TunnelEnd>,
-    output: &mut Output,
-    mut sent: Sent,
-) -> Sent {
     sent.hijacked = true;
     sent.reusable = false;
-    if link.send(output, false).await.is_err() {
-        sent.broken = true;
-        return sent;
-    }
-    let _tunnel = link.shared.count_tunnel();
-    (sent.body_bytes, sent.broken) = super::tunnel::run(link, io).await;
+    sent.broken = link.send(output, false).await.is_err();
     sent
 }
 

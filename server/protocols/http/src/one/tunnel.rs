@@ -109,26 +109,59 @@ impl End for FarEnd<'_> {
     }
 }
 
-/// Runs until both directions have ended or one has failed. Returns the number of bytes sent to the client,
-/// and whether a direction failed.
-pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, bool) {
+/// How a tunnel has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TunnelOutcome {
+    /// Both directions have ended.
+    Ended,
+    /// A direction has failed.
+    Broken,
+    /// The far end has got the client's connection, so it stays open.
+    Given,
+}
+
+/// Runs until both directions have ended, one has failed, or the far end takes the connection. Returns the number of bytes sent to the client.
+pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, TunnelOutcome) {
+    if link.stream.lendable().is_some() {
+        io.offer_connection();
+    }
     let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
     let mut down = Flow::default();
     let client = ClientEnd(link);
     let far = FarEnd { io: &*io, scratch: &link.shared.scratch };
-    let broken = poll_fn(|cx| match (up.poll(&client, &far, cx), down.poll(&far, &client, cx)) {
-        (Poll::Ready(Err(Broken::Read)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(true),
-        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(false),
-        (_, Poll::Ready(Ok(()))) if up.dropped || io.is_over() => Poll::Ready(false),
-        (Poll::Ready(Err(Broken::Write)), _) => {
-            up.dropped = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
+    let outcome = poll_fn(|cx| {
+        if io.poll_wanted(cx).is_ready() && give(link, &*io, &mut up, &mut down) {
+            return Poll::Ready(TunnelOutcome::Given);
         }
-        _ => Poll::Pending,
+        match (up.poll(&client, &far, cx), down.poll(&far, &client, cx)) {
+            (Poll::Ready(Err(Broken::Read)), _) | (_, Poll::Ready(Err(_))) => {
+                Poll::Ready(TunnelOutcome::Broken)
+            }
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(TunnelOutcome::Ended),
+            (_, Poll::Ready(Ok(()))) if up.dropped || io.is_over() => Poll::Ready(TunnelOutcome::Ended),
+            (Poll::Ready(Err(Broken::Write)), _) => {
+                up.dropped = true;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        }
     })
     .await;
-    (down.bytes, broken)
+    (down.bytes, outcome)
+}
+
+/// Gives the far end the client's connection. Returns false if it cannot have it.
+fn give<S: Transport>(link: &Link<S>, io: &dyn TunnelEnd, up: &mut Flow, down: &mut Flow) -> bool {
+    if up.ended || up.dropped || down.ended {
+        return false;
+    }
+    let copy = link.stream.lendable().and_then(|descriptor| descriptor.try_clone_to_owned().ok());
+    let Some(connection) = copy else { return false };
+    io.take_connection(connection, std::mem::take(&mut up.held), std::mem::take(&mut down.held));
+    // The process that has the connection watches the bytes that are on their way to the client.
+    link.delivery.give_up();
+    true
 }
 
 /// Which end of a direction has failed.
