@@ -9,12 +9,17 @@ require "support/browser"
 require "support/event_client"
 require "support/quic_go"
 require "support/rails_app"
+require "support/redis_server"
 require "support/tls_case"
+require "support/upgrading"
 require "support/web_socket"
 require "uri"
 
 class HubEventsTest < TlsCase
   parallel!
+
+  include RedisServer
+  include Upgrading
 
   SECRET = "0123456789abcdef" * 4
   APP = <<~'RUBY'
@@ -54,9 +59,11 @@ class HubEventsTest < TlsCase
     super
   end
 
-  def hub(settings: {}, env: {}, **options)
+  # upgradable:: a server that a new program can replace
+  def hub(settings: {}, env: {}, upgradable: false, **options)
     settings = { hub: { path: "/cable" }, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
-    start(app: APP, settings: settings, env: { "FIREBRICK_HUB_SECRET" => SECRET }.merge(env), workers: 2, leaves: %w[tmp], **options)
+    options = { app: APP, settings: settings, env: { "FIREBRICK_HUB_SECRET" => SECRET }.merge(env), workers: 2, leaves: %w[tmp], **options }
+    upgradable ? launch(**options) : start(**options)
   end
 
   # The path of events, as the app gives it to a page.
@@ -165,6 +172,37 @@ class HubEventsTest < TlsCase
     assert_empty sent - got
     assert_equal got.sort_by { |text| text[1..].to_i }, got, "in order"
     assert_operator sent.size, :>, 150
+  end
+
+  it "resumes after an upgrade" do
+    own = hub(upgradable: true)
+    one = listener(own)
+    publish(own, "before")
+    one.wait_for("before")
+    assert_upgrades(own)
+    one.wait_for_end
+    publish(own, "meanwhile")
+    back = listener(own, fields: { "Last-Event-ID" => one.last_id })
+    publish(own, "after")
+    back.wait_for("after")
+    assert_equal([%w[message meanwhile], %w[message after]], back.events.map { |event| event.to_a.last(2) })
+  end
+
+  it "resumes on another server that shares the streams through Redis" do
+    with_redis do |url, _|
+      own, other = Array.new(2) { hub(settings: { hub: { redis: url } }) }
+      one = listener(own)
+      publish(other, "before")
+      one.wait_for("before")
+      one.close
+      publish(own, "meanwhile")
+      back = listener(other, fields: { "Last-Event-ID" => one.last_id })
+      publish(own, "after")
+      back.wait_for("after")
+      assert_equal %w[meanwhile after], back.data
+      answer = JSON.parse(poll(other, fresh(other), "Last-Event-ID" => one.last_id).body)
+      assert_equal [false, %w[meanwhile after]], [answer["reset"], answer["messages"].map { |message| message["data"] }]
+    end
   end
 
   it "tells a client whose messages are no longer kept to load its page again" do

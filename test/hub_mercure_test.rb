@@ -7,11 +7,14 @@ require "json"
 require "openssl"
 require "support/case"
 require "support/event_client"
+require "support/redis_server"
 require "support/web_socket"
 require "uri"
 
 class HubMercureTest < Case
   parallel!
+
+  include RedisServer
 
   SECRET = "fedcba9876543210" * 4
   PATH = "/.well-known/mercure"
@@ -49,6 +52,19 @@ class HubMercureTest < Case
     EventClient.new(own, path, fields: last ? fields.merge("Last-Event-ID" => last) : fields, **options).tap do |one|
       @clients << one
       one.wait { one.retry } if one.status == 200
+    end
+  end
+
+  it "passes updates on to the subscribers of other servers through Redis" do
+    with_redis do |url, pid|
+      own, other = Array.new(2) { hub(settings: { redis: url }) }
+      one = subscriber(other, "b")
+      assert_status 200, publish(own, topic: "b", data: "there")
+      one.wait_for("there")
+      Process.kill(:STOP, pid)
+      assert_status 503, publish(own, topic: "b", data: "nowhere")
+    ensure
+      Process.kill(:CONT, pid) if pid
     end
   end
 

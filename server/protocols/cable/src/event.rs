@@ -162,8 +162,13 @@ pub(crate) mod tests {
 
     #[test]
     fn objects_are_json() {
-        let message =
-            StreamMessage { stream: "a \"b\"".into(), offset: 3, at: 0, payload: "{\"said\": 1}".into() };
+        let message = StreamMessage {
+            stream: "a \"b\"".into(),
+            offset: 3,
+            at: 0,
+            epoch: "e".into(),
+            payload: "{\"said\": 1}".into(),
+        };
         let read: serde_json::Value = serde_json::from_slice(&object(&message)).unwrap();
         assert_eq!(read, json!({ "stream": "a \"b\"", "offset": 3, "data": { "said": 1 } }));
     }

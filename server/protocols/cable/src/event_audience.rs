@@ -148,7 +148,13 @@ mod tests {
     }
 
     fn message(stream: &str, offset: u64) -> Arc<StreamMessage> {
-        Arc::new(StreamMessage { stream: stream.into(), offset, at: 0, payload: "1".into() })
+        Arc::new(StreamMessage {
+            stream: stream.into(),
+            offset,
+            at: 0,
+            epoch: "e".into(),
+            payload: "1".into(),
+        })
     }
 
     #[test]

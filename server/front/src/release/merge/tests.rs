@@ -115,6 +115,7 @@ const VALUES: &[&str] = &[
     "tcp://127.0.0.1:7007",
     "redis://127.0.0.1:7379",
     "https://other.example/x",
+    "https://other.example",
     "me@other.example",
     "X-Other",
     "10.7.0.0/16",
@@ -136,6 +137,7 @@ const COMPANIES: &[&[(&str, &str)]] = &[
     &[("dir", "auth.rb"), ("mruby_file", "true")],
     &[("traces.endpoint", "http://127.0.0.1:4318")],
     &[("slo", "p50 < 1s")],
+    &[("hub.path", "/cable"), ("hub.secret", "00112233445566778899aabbccddeeff")],
     // A reload can replace a list of paths by another one, but cannot add or remove the list.
     &[("fibers", "7"), ("fiber_paths", "/one")],
     &[("bind", "ssl://127.0.0.1:7443"), ("tls.cert", "other.pem"), ("tls.key", "auth.rb")],
