@@ -85,6 +85,12 @@ class DocumentationTest < Case
     flags.each { |flag| assert help.match?(/(?<![\w-])#{flag}(?![\w-])/), "#{command}: there is no #{flag}" }
   end
 
+  it "docs/README.md leads to every page" do
+    folder = File.join(Server::ROOT, "docs")
+    links = File.read(File.join(folder, "README.md")).scan(/\]\(([a-z0-9-]+\.md)\)/).flatten
+    assert_equal Dir["*.md", base: folder].sort - ["README.md"], links.uniq.sort
+  end
+
   PAGES.each do |page|
     name = page.delete_prefix("#{Server::ROOT}/")
 

@@ -53,7 +53,7 @@ const OPTIONS: [&str; 18] = [
     "quiet",
 ];
 
-const EXAMPLES: [(&str, &str); 6] = [
+pub(crate) const EXAMPLES: [(&str, &str); 6] = [
     ("firebrick", "the app (config.ru) or the static site in this directory"),
     ("firebrick ~/shop -e production -w 4 -t 5", "4 processes of 5 threads"),
     ("firebrick --root public --port 8080", "a directory as a static site"),
@@ -62,7 +62,7 @@ const EXAMPLES: [(&str, &str); 6] = [
     ("firebrick tune", "the best number of processes and threads"),
 ];
 
-const VALUES: &str = "Values come from flags, then variables, then firebrick.toml, then defaults. \
+pub(crate) const VALUES: &str = "Values come from flags, then variables, then firebrick.toml, then defaults. \
                       Sizes: 65536, 64KiB, 10MB. Times: 30, 30s, 500ms, 2m.";
 
 /// Returns the page of the program, or of a command that takes all options.

@@ -7,9 +7,10 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use settings::CONFIG_FILE;
-use settings::table::COMMANDS;
+use settings::table::{self, COMMANDS};
 
 use crate::grammar::full_grammar;
+use crate::help::{EXAMPLES, VALUES};
 
 /// Prints the completion script for a shell.
 pub fn completions(shell: Shell) -> ExitCode {
@@ -49,11 +50,29 @@ pub(crate) fn manual() -> io::Result<Vec<u8>> {
     // Clap's own section would refer to a page per command, but there is only this one.
     section("COMMANDS", COMMANDS.iter().map(|command| (command.name, command.doc))).to_writer(&mut page)?;
     man.render_options_section(&mut page)?;
-    man.render_extra_section(&mut page)?;
-    section("EXIT STATUS", EXIT_CODES.iter().copied()).to_writer(&mut page)?;
+    Roff::new().control("SH", ["VALUES"]).text([roman(VALUES)]).to_writer(&mut page)?;
+    section("SIGNALS", SIGNALS.iter().copied()).to_writer(&mut page)?;
+    section("ENVIRONMENT", variables()).to_writer(&mut page)?;
     section("FILES", FILES.iter().copied()).to_writer(&mut page)?;
+    section("EXIT STATUS", EXIT_CODES.iter().copied()).to_writer(&mut page)?;
+    section("EXAMPLES", EXAMPLES.iter().copied()).to_writer(&mut page)?;
     Ok(page)
 }
+
+/// Returns the variables that set options, with what they set.
+fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    table::entries().map(|entry| entry.about()).flat_map(|about| about.env.iter().map(|name| (*name, about.doc)))
+}
+
+/// The signals to the server (`front::signals`).
+const SIGNALS: &[(&str, &str)] = &[
+    ("TERM, QUIT", "Finish the requests in progress, at most for --shutdown-timeout, and end."),
+    ("INT", "The same; a second one ends the server at once, in development the first."),
+    ("USR1", "Reload: new code, one worker after the other."),
+    ("USR2", "Upgrade: a new process of this program takes the sockets over."),
+    ("HUP", "Open the log files again."),
+    ("TTIN, TTOU", "One worker more, one fewer."),
+];
 
 const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "Success; a server has finished its requests and stopped."),
@@ -61,8 +80,21 @@ const EXIT_CODES: &[(&str, &str)] = &[
     ("2", "The command line or the configuration is wrong."),
 ];
 
-const FILES: &[(&str, &str)] =
-    &[(CONFIG_FILE, "Configuration in the app's directory, in TOML; the options name their keys.")];
+const FILES: &[(&str, &str)] = &[
+    (CONFIG_FILE, "Configuration in the app's directory, in TOML; the options name their keys."),
+    ("config/puma.rb", "Puma's configuration, which is read as well."),
+    ("config.ru", "The Rack app."),
+    ("static.json", "The rules of a static site."),
+    ("tmp/restart.txt", "A reload begins when this file is touched."),
+    (
+        "$XDG_RUNTIME_DIR/firebrick/, /tmp/firebrick-UID/, /run/firebrick/",
+        "The sockets by which commands such as stats and reload reach a server.",
+    ),
+    (
+        "$STATE_DIRECTORY, $XDG_STATE_HOME/firebrick/, ~/.local/state/firebrick/",
+        "Certificates, the secret of session tickets, and what the server has learnt.",
+    ),
+];
 
 fn section<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> Roff {
     let mut roff = Roff::new();
@@ -111,6 +143,12 @@ mod tests {
         let commands = COMMANDS.iter().map(|command| command.name);
         for name in commands.chain(EXIT_CODES.iter().map(|(code, _)| *code)) {
             assert!(page.contains(&format!("\\fB{}\\fR", name.replace('-', "\\-"))), "{name} is missing");
+        }
+        for title in ["VALUES", "SIGNALS", "ENVIRONMENT", "FILES", "EXAMPLES"] {
+            assert!(page.contains(&format!(".SH {title}\n")), "{title} is missing");
+        }
+        for name in ["WEB_CONCURRENCY", "TTIN, TTOU", "static.json", "firebrick tune"] {
+            assert!(page.contains(name), "{name} is missing");
         }
         assert!(page.contains(".TH firebrick 1"), "{page}");
     }
