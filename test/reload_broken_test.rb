@@ -66,7 +66,7 @@ class BrokenReleasesTest < Case
     out, err, code = reload(own)
     load.stop
     assert_equal 1, code, -> { out + err }
-    assert_match(%r{failed with 5xx|GET /20ms failed in \d+ of \d+ requests}, err)
+    assert_match(%r{failed with 5xx|GET /20ms failed in \d+ of \d+ requests|\d+ requests failed, \d+ of them for GET /20ms}, err)
     assert_workers own, before
     touched = load.completed.count { |one| one.body != "one" }
     assert_operator touched, :>, 0, "it was watched"

@@ -234,8 +234,10 @@ impl Compared {
         if new.events < FEWEST_FAILURES || log_evidence(new, old) < SUSPICIOUS {
             return None;
         }
+        let of_routes = self.routes.iter().map(|(route, sides)| (route, sides[NEW].failures));
+        let (route, most) = of_routes.max_by_key(|(_, failures)| *failures)?;
         let text = format!(
-            "{} of {} requests failed (in the old code {} of {})",
+            "{} of {} requests failed, {most} of them for {route} (in the old code {} of {})",
             new.events, new.requests, ever.events, ever.requests
         );
         Some(TrialFinding { log_evidence: log_evidence(new, ever), text })
@@ -374,7 +376,7 @@ mod tests {
     fn few_failures_are_found_where_the_old_workers_have_never_failed() {
         for seed in 0..5 {
             let why = failures(seed, 30_000, [2, 0, 0]).unwrap();
-            assert!(why.contains(" requests failed (in the old code 0 of 2"), "{why}");
+            assert!(why.contains(" requests failed, ") && why.contains(" (in the old code 0 of 2"), "{why}");
         }
     }
 
