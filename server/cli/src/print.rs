@@ -61,7 +61,9 @@ pub(crate) fn manual() -> io::Result<Vec<u8>> {
 
 /// Returns the variables that set options, with what they set.
 fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-    table::entries().map(|entry| entry.about()).flat_map(|about| about.env.iter().map(|name| (*name, about.doc)))
+    table::entries()
+        .map(|entry| entry.about())
+        .flat_map(|about| about.env.iter().map(|name| (*name, about.doc)))
 }
 
 /// The signals to the server (`front::signals`).
