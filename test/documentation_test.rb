@@ -85,6 +85,15 @@ class DocumentationTest < Case
     flags.each { |flag| assert help.match?(/(?<![\w-])#{flag}(?![\w-])/), "#{command}: there is no #{flag}" }
   end
 
+  it "names only variables that the code reads" do
+    sources = Dir[File.join(Server::ROOT, "{server,worker,handlers,measure,bench,script,deploy,test}/**/*")].select { |path| File.file?(path) && !path.end_with?(".md", ".so") }
+    sources -= [__FILE__]
+    named = PAGES.flat_map { |page| File.read(page).scan(/\bFIREBRICK_[A-Z_]+\b/) }.uniq
+    assert_operator named.size, :>, 5
+    sources.each { |path| named -= File.binread(path).scan(/\bFIREBRICK_[A-Z_]+\b/) unless named.empty? }
+    assert_empty named
+  end
+
   it "docs/README.md leads to every page" do
     folder = File.join(Server::ROOT, "docs")
     links = File.read(File.join(folder, "README.md")).scan(/\]\(([a-z0-9-]+\.md)\)/).flatten

@@ -5,6 +5,7 @@ require "minitest/autorun"
 require "rack"
 require "tmpdir"
 require_relative "../lib/options"
+require_relative "../lib/program"
 require_relative "../lib/report"
 
 class CommandTest < Minitest::Test
@@ -22,6 +23,31 @@ class CommandTest < Minitest::Test
   def test_an_unknown_placeholder_is_named_with_the_known_ones
     error = assert_raises(Bench::Failure) { Bench::Server.command("s {prot}", port: 1, dir: ".", shape: [1, 1]) }
     assert_match(/\{prot\}.*\{port\}/, error.message)
+  end
+end
+
+# Rules for all tools, also for those that are added later.
+class ToolsTest < Minitest::Test
+  FOLDER = File.expand_path("..", __dir__)
+  TOOLS = Dir[File.join(FOLDER, "*")].select { |path| File.file?(path) && File.executable?(path) && File.open(path, &:gets).to_s.include?("ruby") }
+
+  def test_the_program_is_found_in_one_way
+    finders = Dir[File.join(FOLDER, "**/*")].select { |path| File.file?(path) && File.binread(path).match?(/ENV(\.fetch\(|\[)"FIREBRICK"/) }
+    assert_equal [File.join(FOLDER, "lib/program.rb")], finders - [File.expand_path(__FILE__)]
+  end
+
+  def test_rows_appear_when_they_are_measured
+    assert_operator TOOLS.size, :>, 15
+    assert_empty(TOOLS.reject { |path| File.read(path).include?("$stdout.sync = true") }.map { |path| File.basename(path) })
+  end
+
+  def test_a_relative_path_of_the_program_is_that_of_the_current_folder
+    before = ENV.fetch("FIREBRICK", nil)
+    ENV["FIREBRICK"] = "some/firebrick"
+    assert_equal File.expand_path("some/firebrick"), Bench::Program.path
+    assert_raises(Bench::Failure) { Bench::Program.built }
+  ensure
+    ENV["FIREBRICK"] = before
   end
 end
 

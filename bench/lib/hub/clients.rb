@@ -3,13 +3,13 @@
 require "English"
 require "json"
 require_relative "../failure"
+require_relative "../program"
 
 module Bench
   module Hub
     # The clients: `measure/load/examples/cable_clients.rs` in a process of its own.
     class Clients
-      ROOT = File.expand_path("../../..", __dir__)
-      PROGRAM = ENV["CABLE_CLIENTS"] || File.join(ROOT, "target/release/examples/cable_clients")
+      PROGRAM = ENV["CABLE_CLIENTS"] || File.join(Program::ROOT, "target/release/examples/cable_clients")
 
       # Seconds until all were subscribed.
       attr_reader :opened

@@ -11,6 +11,7 @@ require "tmpdir"
 require_relative "../failure"
 require_relative "../machine"
 require_relative "../process_tree"
+require_relative "../program"
 require_relative "app"
 
 module Bench
@@ -80,8 +81,7 @@ module Bench
     # The hub, with the app in two workers.
     class Firebrick < Server
       NAME = "Firebrick"
-      ROOT = File.expand_path("../../..", __dir__)
-      PROGRAM = ENV["FIREBRICK"] || File.join(ROOT, "target/release/firebrick")
+      PROGRAM = Program.path("release")
 
       def start
         File.write(File.join(dir, "firebrick.toml"), "[hub]\npath = \"/cable\"\n[reload]\nwatch = \"0s\"\nkeep = \"0s\"\n")
@@ -104,7 +104,7 @@ module Bench
       private
 
       def adapter = "firebrick"
-      def environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib") }
+      def environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(Program::ROOT, "worker/lib") }
       def command = [PROGRAM, "serve", dir, "-b", "tcp://127.0.0.1:#{port}", "-e", "production", "-w", "2", "-t", "5:5"]
 
       # Process ids of workers that serve.
