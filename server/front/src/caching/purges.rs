@@ -14,8 +14,8 @@
 use super::carry_out;
 use cache::{Purge, Store};
 use control::cache::PurgeOrder;
-use redis::entries::{EntryId, entries, entry_id, streams};
-use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink, command};
+use redis::entries::{self, EntryId, entry_id};
+use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
 use settings::Settings;
 use std::fs;
 use std::path::PathBuf;
@@ -131,27 +131,13 @@ impl SharedPurges {
                 *last.insert(newest)
             }
         };
-        let connection = self.client.dedicated();
         let from = format!("{}-{}", from.0, from.1);
         let words = ["XREAD", "BLOCK", BLOCK, "COUNT", "100", "STREAMS", &self.key, &from];
-        let reply = connection.send(1, false, Some(Duration::from_secs(10)), |out| {
-            command::words(out, &words.map(str::as_bytes));
-            Ok::<(), Error>(())
-        })?;
-        let value = reply.await.into_value();
-        self.client.give_back(connection);
-        match value {
-            Some(Value::Error(error)) => Err(error),
-            Some(Value::Null) => Ok(()),
-            Some(value) => {
-                for (id, fields) in streams(value).into_iter().flat_map(entries) {
-                    self.obey(&fields, store);
-                    *last = Some(id);
-                }
-                Ok(())
-            }
-            None => Err(Error::new(ErrorKind::Protocol, "an incomplete reply")),
+        for (id, fields) in entries::read(&self.client, &words, Duration::from_secs(10)).await? {
+            self.obey(&fields, store);
+            *last = Some(id);
         }
+        Ok(())
     }
 
     /// Carries out the order of another server.
@@ -171,13 +157,13 @@ impl SharedPurges {
     /// Returns the id of the newest order; zero if there is none.
     async fn newest(&self) -> Result<EntryId, Error> {
         let value = self.call(&["XREVRANGE", &self.key, "+", "-", "COUNT", "1"]).await?;
-        Ok(entries(value).first().map_or((0, 0), |(id, _)| *id))
+        Ok(entries::entries(value).first().map_or((0, 0), |(id, _)| *id))
     }
 
     /// Returns whether orders after `known` have been removed from the stream.
     async fn has_gap(&self, known: EntryId) -> Result<bool, Error> {
         let value = self.call(&["XRANGE", &self.key, "-", "+", "COUNT", "1"]).await?;
-        let oldest = entries(value).first().map(|(id, _)| *id);
+        let oldest = entries::entries(value).first().map(|(id, _)| *id);
         Ok(match oldest {
             // The stream was empty. Redis trims it only beyond this many orders.
             Some(_) if known == (0, 0) => self.length().await? >= MOST_ORDERS,

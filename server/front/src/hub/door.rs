@@ -45,6 +45,24 @@ pub(super) fn refusal(status: u16, why: &str) -> Response {
     response
 }
 
+/// Refuses a method that the door does not have.
+pub(super) fn wrong_method(why: &str, methods: &[u8]) -> Response {
+    let mut response = refusal(405, why);
+    response.fields.push(b"Allow", methods);
+    response
+}
+
+/// Returns the id that the client has sent in the field `Last-Event-ID`.
+pub(super) fn last_event_id(request: &Request) -> Option<&[u8]> {
+    request.fields.get("last-event-id").map(<[u8]>::trim_ascii).filter(|id| !id.is_empty())
+}
+
+/// Whether a media type or range is this one, whatever its parameters are.
+pub(super) fn is_type(value: &[u8], essence: &str) -> bool {
+    let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
+    value[..end].trim_ascii().eq_ignore_ascii_case(essence.as_bytes())
+}
+
 /// Responds to the question of a browser before it sends a request with further fields (Fetch, section 3.3.5).
 pub(super) fn preflight(is_other: bool, methods: &[u8], names: &[u8]) -> Response {
     let mut response = Response::empty(204);

@@ -37,7 +37,7 @@ impl Listeners {
     pub(super) fn deliver(&self, message: &Arc<StreamMessage>) -> u64 {
         let all = self.all.borrow();
         let mut sent = 0;
-        self.audiences.borrow_mut().deliver(message, &message.epoch, &mut |number, formed| {
+        self.audiences.borrow_mut().deliver(message, &mut |number, formed| {
             if let Some(listener) = all.get(number as usize) {
                 sent += u64::from(listener.take(&formed.bytes, &formed.id));
             }

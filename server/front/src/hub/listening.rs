@@ -4,7 +4,7 @@
 //!
 //! Contract: only streams whose names are signed with `hub.secret` can be listened to. Without the secret the door is closed (404).
 
-use super::door::{OtherOrigin, other_origin, preflight, refusal};
+use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
 use super::events::{self, NoEvents};
 use super::joining::{Claimed, Listening};
 use super::local::LocalHub;
@@ -55,11 +55,7 @@ impl LocalHub {
                     events::head(Body::Stream(Box::new(events::listen(&self, listening))))
                 }
             },
-            _ => {
-                let mut response = refusal(405, "events are read by GET");
-                response.fields.push(b"Allow", METHODS);
-                response
-            }
+            _ => wrong_method("events are read by GET", METHODS),
         };
         OtherOrigin::mark_all(other.as_ref(), &self.hub.origins, &mut response.fields);
         response
@@ -74,8 +70,7 @@ impl LocalHub {
             count(&self.hub.counts.rejected);
             return Err(Box::new(refusal(403, "the name of a stream is not signed with hub.secret")));
         };
-        let sent = request.fields.get("last-event-id").map(<[u8]>::trim_ascii).filter(|id| !id.is_empty());
-        let id = sent.or(query.last_event_id.as_deref().map(str::as_bytes));
+        let id = last_event_id(request).or(query.last_event_id.as_deref().map(str::as_bytes));
         let id = id.map(|id| {
             std::str::from_utf8(id).ok().and_then(EventId::parse).map_or(Claimed::Unknown, Claimed::Id)
         });
@@ -87,10 +82,8 @@ impl LocalHub {
 /// Whether a client asks for JSON and not for events.
 fn prefers_json(request: &Request) -> bool {
     let names = |essence: &str| {
-        request.fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')).any(|part| {
-            let end = part.iter().position(|byte| *byte == b';').unwrap_or(part.len());
-            part[..end].trim_ascii().eq_ignore_ascii_case(essence.as_bytes())
-        })
+        let mut parts = request.fields.all("accept").flat_map(|value| value.split(|byte| *byte == b','));
+        parts.any(|part| is_type(part, essence))
     };
     names("application/json") && !names("text/event-stream")
 }

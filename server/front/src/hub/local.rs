@@ -1,7 +1,7 @@
 //! The clients of one front thread: delivers messages to them, sends pings, ends them.
 //!
-//! Contract: all this is done to [`TURN`] clients at a time. Between two turns their connections write and others are served, so a
-//! message for 10,000 clients does not delay a request by more than one turn.
+//! Contract: all this is done to [`TURN`] WebSockets at a time. Between two turns their connections write and others are served, so a
+//! message for 10,000 WebSockets does not delay a request by more than one turn. Listeners that are no WebSockets get it in one turn.
 
 use super::given::{Givers, Resume};
 use super::listeners::Listeners;

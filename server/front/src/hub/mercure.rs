@@ -8,7 +8,7 @@
 //!    is kept, and the field is `earliest`.
 //! 4. Subscription events and their API are not offered.
 
-use super::door::{OtherOrigin, other_origin, preflight, refusal};
+use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
 use super::events::{self, EventBody, EventListener, NoEvents};
 use super::local::LocalHub;
 use super::{count, now_ms, uncount};
@@ -20,13 +20,10 @@ use cable::queue::ClientQueue;
 use handler::{Body, Exchange, Failure, Request, Response, cookies};
 use settings::Settings;
 use std::rc::Rc;
-use std::time::Duration;
 
 const METHODS: &[u8] = b"GET, HEAD, POST, OPTIONS";
 const ALLOWED_FIELDS: &[u8] = b"Authorization, Cache-Control, Content-Type, Last-Event-ID";
 const COOKIE: &str = "mercureAuthorization";
-/// The pause of a publisher while the threads are behind.
-const BEHIND: Duration = Duration::from_millis(2);
 
 /// The settings of the door.
 pub(super) struct MercureDoor {
@@ -70,11 +67,7 @@ impl LocalHub {
             b"OPTIONS" => preflight(other.is_some(), METHODS, ALLOWED_FIELDS),
             b"GET" | b"HEAD" => self.subscribed(exchange),
             b"POST" => self.published(exchange).await,
-            _ => {
-                let mut response = refusal(405, "updates are read by GET and published by POST");
-                response.fields.push(b"Allow", METHODS);
-                response
-            }
+            _ => wrong_method("updates are read by GET and published by POST", METHODS),
         };
         OtherOrigin::mark_all(other.as_ref(), &self.hub.origins, &mut response.fields);
         response
@@ -118,8 +111,8 @@ impl LocalHub {
         if request.method() == b"HEAD" {
             return events::head(Body::Stream(Box::new(NoEvents)));
         }
-        let sent = request.fields.get("last-event-id").map(<[u8]>::trim_ascii).filter(|id| !id.is_empty());
-        let id = sent.map(|id| String::from_utf8_lossy(id).into_owned()).or(query.last_event_id);
+        let id =
+            last_event_id(request).map(|id| String::from_utf8_lossy(id).into_owned()).or(query.last_event_id);
         // The trace gets the request now.
         drop(exchange);
         let (body, place) = self.join_updates(query.topics, rights, id);
@@ -189,8 +182,7 @@ impl LocalHub {
             return refusal(403, "a publisher with a cookie must send Origin");
         }
         let content_type = request.fields.get("content-type").unwrap_or_default();
-        let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
-        if !content_type[..end].trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
+        if !is_type(content_type, "application/x-www-form-urlencoded") {
             return refusal(415, "expected application/x-www-form-urlencoded");
         }
         let Some(selectors) = rights.publish else {
@@ -216,9 +208,7 @@ impl LocalHub {
         if let Some(topic) = update.topics.iter().find(|topic| !cable::mercure::covers(&selectors, topic)) {
             return refusal(403, &format!("mercure.publish of the token does not cover {topic:?}"));
         }
-        while self.hub.is_behind() {
-            tokio::time::sleep(BEHIND).await;
-        }
+        self.hub.caught_up().await;
         if let Err(why) = self.hub.order(STREAM, update.payload()).await {
             return Failure::busy(why).into_response();
         }
@@ -230,8 +220,7 @@ impl LocalHub {
 
 /// Returns the token in the query of a publisher.
 fn in_query(request: &Request) -> Option<String> {
-    let query = [b"topic=x&", request.query()].concat();
-    MercureQuery::parse(&query, 2).ok()?.authorization
+    MercureQuery::read(request.query(), 1).ok()?.authorization
 }
 
 /// Returns the token that a request presents.

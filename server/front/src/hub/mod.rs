@@ -78,6 +78,8 @@ pub(crate) type HubSeed = (Arc<SharedHub>, Vec<Mailbox>);
 
 /// The most messages in the mailboxes of all threads before publishers have to wait.
 const BACKLOG: u64 = 20_000;
+/// The pause of a publisher while the threads are behind.
+const BEHIND: Duration = Duration::from_millis(2);
 /// How long clients wait for the streams.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -252,9 +254,11 @@ impl SharedHub {
         }
     }
 
-    /// Whether publishers have to wait, because the threads are behind.
-    fn is_behind(&self) -> bool {
-        self.counts.backlog.load(Ordering::Relaxed) > BACKLOG
+    /// Lets a publisher wait while the threads are behind.
+    async fn caught_up(&self) {
+        while self.counts.backlog.load(Ordering::Relaxed) > BACKLOG {
+            tokio::time::sleep(BEHIND).await;
+        }
     }
 
     /// Returns the id of a page that is rendered now.

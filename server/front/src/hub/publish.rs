@@ -25,10 +25,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// The most connections. Further ones wait in the kernel.
 const CONNECTIONS: usize = 1024;
-/// The pause between two attempts to take the socket over, after a failed accept, and while the threads are behind.
+/// The pause between two attempts to take the socket over, after a failed accept, and until the last messages have their numbers.
 const TAKE_OVER: Duration = Duration::from_millis(100);
 const ACCEPT: Duration = Duration::from_millis(200);
-const BEHIND: Duration = Duration::from_millis(2);
+const UNDER_WAY: Duration = Duration::from_millis(2);
 /// How long messages may take to get their numbers when the socket is given up: longer than Redis may take.
 const LAST_MESSAGES: Duration = Duration::from_millis(2500);
 /// Bytes per read.
@@ -92,7 +92,7 @@ impl Publishing {
         self.desk.is_closing.set(true);
         let until = Instant::now() + LAST_MESSAGES;
         while self.desk.under_way.get() > 0 && Instant::now() < until {
-            tokio::time::sleep(BEHIND).await;
+            tokio::time::sleep(UNDER_WAY).await;
         }
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -203,9 +203,7 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
             Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
         };
         if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
-            while desk.hub.is_behind() {
-                tokio::time::sleep(BEHIND).await;
-            }
+            desk.hub.caught_up().await;
             if desk.is_closing.get() {
                 return Ok(());
             }

@@ -292,6 +292,14 @@ impl SocketFlow {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
+    /// Lets the task that reads from this end be woken.
+    fn wait_as_reader(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+            self.reader = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     /// Whether bytes of the client are taken. A client that is about to go to another program takes them along.
     fn may_write(&self) -> bool {
         self.ended.is_some() || (self.commands.len() < WAITING && self.giving.is_none())
@@ -312,10 +320,7 @@ impl TunnelEnd for SocketEnd {
         if !flow.queue.is_empty() || flow.is_over() {
             return Poll::Ready(());
         }
-        if !flow.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
-            flow.reader = Some(cx.waker().clone());
-        }
-        Poll::Pending
+        flow.wait_as_reader(cx)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -383,10 +388,7 @@ impl TunnelEnd for SocketEnd {
         if flow.giving.is_some() && !flow.is_running && flow.ended.is_none() {
             return Poll::Ready(());
         }
-        if !flow.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
-            flow.reader = Some(cx.waker().clone());
-        }
-        Poll::Pending
+        flow.wait_as_reader(cx)
     }
 
     fn take_connection(&self, connection: OwnedFd, unwritten: Vec<u8>, mut unsent: Vec<u8>) {

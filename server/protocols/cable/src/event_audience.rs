@@ -96,12 +96,7 @@ impl<K: Copy + Eq + Hash> EventAudiences<K> {
     }
 
     /// Passes a message to `send` with each listener.
-    pub fn deliver(
-        &mut self,
-        message: &Arc<StreamMessage>,
-        epoch: &str,
-        send: &mut dyn FnMut(K, &FormedMessage),
-    ) {
+    pub fn deliver(&mut self, message: &Arc<StreamMessage>, send: &mut dyn FnMut(K, &FormedMessage)) {
         let Some(keys) = self.by_stream.get(&*message.stream) else { return };
         for key in keys {
             let (set, form) = key;
@@ -112,7 +107,7 @@ impl<K: Copy + Eq + Hash> EventAudiences<K> {
                 continue;
             }
             group.offsets[at] = message.offset;
-            let id: Rc<str> = EventId::text(epoch, set, &group.offsets).into();
+            let id: Rc<str> = EventId::text(&message.epoch, set, &group.offsets).into();
             let formed = FormedMessage { bytes: formed(message, *form, &id), id };
             for (listener, joined) in &mut group.listeners {
                 if let Some(offsets) = joined {
@@ -166,7 +161,7 @@ mod tests {
         let other = audiences.join(set(&["a"]), EventForm::Event, 4, &[0]);
         let deliver = |audiences: &mut EventAudiences<i32>, stream, offset| {
             let mut sent = Vec::new();
-            audiences.deliver(&message(stream, offset), "e", &mut |listener, formed| {
+            audiences.deliver(&message(stream, offset), &mut |listener, formed| {
                 sent.push((listener, formed.clone()));
             });
             sent.sort_by_key(|(listener, _)| *listener);
@@ -217,7 +212,7 @@ mod tests {
                     _ => if let Some(message) = mailbox.pop_front() {
                         let at = usize::from(&*message.stream == "b");
                         let mut sent = Vec::new();
-                        audiences.deliver(&message, "e", &mut |listener, formed| sent.push((listener, formed.id.clone())));
+                        audiences.deliver(&message, &mut |listener, formed| sent.push((listener, formed.id.clone())));
                         for (listener, id) in sent {
                             prop_assert_eq!(known[listener][at] + 1, message.offset);
                             known[listener][at] += 1;

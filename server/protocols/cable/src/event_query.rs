@@ -4,6 +4,14 @@
 
 use text::percent;
 
+/// Returns the names and values of a query or a form, still encoded.
+pub(crate) fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
+    })
+}
+
 /// A request for events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
@@ -24,9 +32,7 @@ impl EventQuery {
     /// The text for the client names the parameter.
     pub fn parse(query: &[u8], most: usize) -> Result<EventQuery, String> {
         let mut read = EventQuery::default();
-        for pair in query.split(|byte| *byte == b'&') {
-            let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-            let (name, value) = (&pair[..end], pair.get(end + 1..).unwrap_or_default());
+        for (name, value) in pairs(query) {
             let value = || {
                 let decoded = percent::decode_strict(value)
                     .and_then(|decoded| String::from_utf8(decoded.into_owned()).ok());

@@ -7,22 +7,16 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
-use sha2::Sha256;
+
+use crate::secret_key::SecretKey;
 
 /// The most bytes of a token.
 const LONGEST: usize = 16 << 10;
 
 /// Verifies tokens with one secret.
-#[derive(Clone)]
-pub struct TokenKey(Hmac<Sha256>);
-
-impl std::fmt::Debug for TokenKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("TokenKey")
-    }
-}
+#[derive(Debug, Clone)]
+pub struct TokenKey(SecretKey);
 
 /// The rights of the bearer of a token: selectors of topics, which are topics or `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,8 +50,7 @@ struct MercureClaim {
 
 impl TokenKey {
     pub fn new(secret: &str) -> TokenKey {
-        let hmac = Hmac::new_from_slice(secret.as_bytes());
-        TokenKey(hmac.expect("HMAC takes keys of any length"))
+        TokenKey(SecretKey::new(secret))
     }
 
     /// Returns the rights of a token. `now`: seconds since 1970.
@@ -76,9 +69,9 @@ impl TokenKey {
         if header.alg != "HS256" || header.crit.is_some() {
             return Err("the token is not signed by HS256");
         }
-        let mut hmac = self.0.clone();
-        hmac.update(signed.as_bytes());
-        hmac.verify_slice(&decode(signature)?).map_err(|_| "the signature of the token is wrong")?;
+        if !self.0.has_signed(signed, &decode(signature)?) {
+            return Err("the signature of the token is wrong");
+        }
         let claims: TokenClaims = serde_json::from_slice(&decode(claims)?).map_err(
             |_| "the claims of the token cannot be read: mercure.publish and mercure.subscribe are arrays",
         )?;
@@ -100,9 +93,7 @@ mod tests {
 
     fn token(header: &str, claims: &str, secret: &str) -> String {
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
-        let mut hmac = TokenKey::new(secret).0;
-        hmac.update(signed.as_bytes());
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(hmac.finalize().into_bytes()))
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(SecretKey::new(secret).sign(&signed)))
     }
 
     const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;

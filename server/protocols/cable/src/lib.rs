@@ -25,5 +25,6 @@ pub mod message;
 pub mod position_query;
 pub mod publication;
 pub mod queue;
+mod secret_key;
 pub mod signed;
 pub mod streams;

@@ -6,6 +6,7 @@
 //! 3. A private update goes to a subscriber only if a selector of its token covers one of the topics.
 
 use crate::event;
+use crate::event_query;
 use crate::streams::StreamMessage;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -38,11 +39,23 @@ pub struct MercureQuery {
 }
 
 impl MercureQuery {
-    /// Reads a query with at most `most` topics.
+    /// Reads the query of a subscriber, with at most `most` topics.
     ///
     /// # Errors
     /// The text for the client names the parameter.
     pub fn parse(query: &[u8], most: usize) -> Result<MercureQuery, String> {
+        let read = MercureQuery::read(query, most)?;
+        match read.topics.is_empty() {
+            true => Err("no topic: expected ?topic=TOPIC, once for each topic".to_owned()),
+            false => Ok(read),
+        }
+    }
+
+    /// Does the same with a query that needs no topic.
+    ///
+    /// # Errors
+    /// The text for the client names the parameter.
+    pub fn read(query: &[u8], most: usize) -> Result<MercureQuery, String> {
         let mut read = MercureQuery::default();
         for pair in pairs(query) {
             let (name, value) = pair?;
@@ -61,10 +74,7 @@ impl MercureQuery {
                 _ => {}
             }
         }
-        match read.topics.is_empty() {
-            true => Err("no topic: expected ?topic=TOPIC, once for each topic".to_owned()),
-            false => Ok(read),
-        }
+        Ok(read)
     }
 }
 
@@ -250,16 +260,13 @@ impl<K: Copy + Ord + Hash> MercureAudience<K> {
 
 /// Reads a query or form (URL Standard, section 5.1).
 fn pairs(form: &[u8]) -> impl Iterator<Item = Result<(String, String), String>> {
-    form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+    event_query::pairs(form).map(|(name, value)| {
         let decode = |part: &[u8]| {
             let spaced: Vec<u8> = part.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
             percent::decode_strict(&spaced).and_then(|text| String::from_utf8(text.into_owned()).ok())
         };
-        let both = decode(&pair[..end]).zip(decode(pair.get(end + 1..).unwrap_or_default()));
-        both.ok_or_else(|| {
-            format!("the parameter {} is not percent-encoded UTF-8", pair[..end].escape_ascii())
-        })
+        let both = decode(name).zip(decode(value));
+        both.ok_or_else(|| format!("the parameter {} is not percent-encoded UTF-8", name.escape_ascii()))
     })
 }
 

@@ -8,13 +8,12 @@
 //! Why: a page that is rendered now and connects a moment later names the id, and gets all messages between ([`crate::event_id`]).
 
 use crate::event_id::StreamSet;
-use crate::publication::LONGEST_NAME;
+use crate::publication::{LONGEST_NAME, line_end};
 use std::sync::Arc;
 
 /// The word that the line begins with.
 const WORD: &[u8] = b"POSITION ";
-/// The most bytes of the first line, and of the JSON.
-const LONGEST_LINE: usize = 64;
+/// The most bytes of the JSON.
 const LONGEST_JSON: usize = 1 << 20;
 
 /// The first line of a question.
@@ -31,12 +30,7 @@ impl PositionQuery {
     /// The line has no length, or one that is too large.
     pub fn parse(bytes: &[u8]) -> Result<Option<PositionQuery>, String> {
         let Some(rest) = bytes.strip_prefix(WORD) else { return Ok(None) };
-        let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
-            return match rest.len() < LONGEST_LINE {
-                true => Ok(None),
-                false => Err("a line without an end".to_owned()),
-            };
-        };
+        let Some(end) = line_end(rest)? else { return Ok(None) };
         let length = std::str::from_utf8(&rest[..end]).ok().and_then(text::digits);
         let json =
             length.and_then(|length| usize::try_from(length).ok()).filter(|json| *json <= LONGEST_JSON);

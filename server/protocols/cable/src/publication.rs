@@ -15,6 +15,17 @@ pub const LONGEST_PAYLOAD: usize = 1 << 20;
 /// The most bytes of the first line.
 const LONGEST_LINE: usize = 64;
 
+/// Returns where the first line ends; `None` while it is not complete.
+///
+/// # Errors
+/// It is too long.
+pub(crate) fn line_end(bytes: &[u8]) -> Result<Option<usize>, String> {
+    match bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
+        None if bytes.len() >= LONGEST_LINE => Err("a line without an end".to_owned()),
+        end => Ok(end),
+    }
+}
+
 /// The first line of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicationHead {
@@ -30,12 +41,7 @@ impl PublicationHead {
     /// # Errors
     /// The line is not one, or the message is too large.
     pub fn parse(bytes: &[u8]) -> Result<Option<PublicationHead>, String> {
-        let Some(end) = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
-            return match bytes.len() < LONGEST_LINE {
-                true => Ok(None),
-                false => Err("a line without an end".to_owned()),
-            };
-        };
+        let Some(end) = line_end(bytes)? else { return Ok(None) };
         let wrong = || {
             format!(
                 "expected PUBLISH and two lengths, or POSITION and one; found {:?}",

@@ -6,8 +6,8 @@
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+
+use crate::secret_key::SecretKey;
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -15,29 +15,22 @@ const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIEN
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 /// Verifies signed names with one secret.
-#[derive(Clone)]
-pub struct SignedNames(Hmac<Sha256>);
-
-impl std::fmt::Debug for SignedNames {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("SignedNames")
-    }
-}
+#[derive(Debug, Clone)]
+pub struct SignedNames(SecretKey);
 
 impl SignedNames {
     /// Creates a verifier with the key of `Turbo.signed_stream_verifier_key`.
     pub fn new(secret: &str) -> SignedNames {
-        let hmac = Hmac::new_from_slice(secret.as_bytes());
-        SignedNames(hmac.expect("HMAC takes keys of any length"))
+        SignedNames(SecretKey::new(secret))
     }
 
     /// Returns the name if the signature is right. A name with a purpose or an expiry is not one of Turbo.
     pub fn verify(&self, signed: &str) -> Option<String> {
         let (data, digest) = signed.rsplit_once("--")?;
         let digest: [u8; 32] = text::from_hex(digest)?;
-        let mut hmac = self.0.clone();
-        hmac.update(data.as_bytes());
-        hmac.verify_slice(&digest).ok()?;
+        if !self.0.has_signed(data, &digest) {
+            return None;
+        }
         let decoded = STANDARD.decode(data).or_else(|_| URL_SAFE.decode(data)).ok()?;
         serde_json::from_slice(&decoded).ok()
     }

@@ -1,6 +1,10 @@
-//! Reads replies about Redis streams (XREAD, XRANGE) in both versions of the protocol.
+//! Reads Redis streams: replies to XREAD and XRANGE in both versions of the protocol.
 
-use crate::value::Value;
+use crate::client::RedisClient;
+use crate::command;
+use crate::error::{Error, ErrorKind};
+use crate::value::{Value, ValueSink};
+use std::time::Duration;
 
 /// The id of an entry of a stream: milliseconds and a number.
 pub type EntryId = (u64, u64);
@@ -8,8 +12,33 @@ pub type EntryId = (u64, u64);
 /// An entry: its id, and its fields with their values.
 pub type Entry = (EntryId, Vec<(Vec<u8>, Vec<u8>)>);
 
+/// Runs an XREAD, which may block, on a connection of its own. Returns the entries of all its streams; none if the time of `BLOCK` has passed.
+///
+/// # Errors
+/// Redis cannot be reached, does not answer within `timeout`, or refuses the command.
+pub async fn read(
+    client: &RedisClient<ValueSink>,
+    words: &[&str],
+    timeout: Duration,
+) -> Result<Vec<Entry>, Error> {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let connection = client.dedicated();
+    let reply = connection.send(1, false, Some(timeout), |out| {
+        command::words(out, &words);
+        Ok::<(), Error>(())
+    })?;
+    let value = reply.await.into_value();
+    client.give_back(connection);
+    match value {
+        Some(Value::Error(error)) => Err(error),
+        Some(Value::Null) => Ok(Vec::new()),
+        Some(value) => Ok(streams(value).into_iter().flat_map(entries).collect()),
+        None => Err(Error::new(ErrorKind::Protocol, "an incomplete reply")),
+    }
+}
+
 /// Returns the lists of entries in a reply to XREAD: an array of pairs, or a map (RESP3).
-pub fn streams(value: Value) -> Vec<Value> {
+fn streams(value: Value) -> Vec<Value> {
     match value {
         Value::Array(streams) => streams
             .into_iter()

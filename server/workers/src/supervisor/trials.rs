@@ -9,9 +9,7 @@ use crate::process::ReleaseId;
 use crate::reconciler::Plan;
 use crate::reply::ReplyEvent;
 use crate::spawner::BootConfig;
-use crate::trial::{
-    Figures, MemoryTrend, ProcessorWaits, ShareGrowth, Weighed, WorkerWaits, verdict, weigh_pair,
-};
+use crate::trial::{Figures, MemoryTrend, ProcessorWaits, ShareGrowth, Weighed, verdict, weigh_pair};
 use handler::Trace;
 use queue::Tally;
 use settings::{Machine, OnDifference};
@@ -242,14 +240,22 @@ impl Supervisor {
         let shared = self.shared.clone();
         let comparison = shared.comparison();
         let compares = self.trials.compares(now, over);
-        // The threads of all workers are read only if there is a suspicion.
-        if compares && comparison.suspicious().is_some() {
-            comparison.set_excess_wait(self.trials.waits.excess_us(new, &self.processor_waits(&tallies)));
-        }
-        let against =
-            if compares { comparison.against().or_else(|| self.weigh(new, ours, &tallies)) } else { None };
+        let mut against = None;
         if compares {
-            self.trials.is_suspicious = comparison.suspicious().is_some();
+            let mut is_suspicious = comparison.suspicious().is_some();
+            // A reason to revert is a suspicion first. The threads of all workers are read only then.
+            if is_suspicious {
+                let requests = [ours.requests, theirs.requests];
+                comparison.set_excess_wait(self.trials.waits.excess_us(
+                    new,
+                    &self.processor_waits(&tallies),
+                    requests,
+                ));
+                against = comparison.against();
+                is_suspicious = comparison.suspicious().is_some();
+            }
+            self.trials.is_suspicious = is_suspicious;
+            against = against.or_else(|| self.weigh(new, ours, &tallies));
         }
         if let Some(growth) = &mut self.trials.growth {
             let share = growth.share(ours.requests, self.trials.is_suspicious, now);
@@ -271,16 +277,12 @@ impl Supervisor {
         self.shared.dispatch(PoolIndex::DEFAULT).tallies().collect()
     }
 
-    /// Returns how long the threads of each worker of the default pool have waited for a processor, with its requests.
-    fn processor_waits(&self, tallies: &BTreeMap<Serial, Tally>) -> BTreeMap<Serial, WorkerWaits> {
+    /// Returns how long the threads of each worker of the default pool have waited for a processor, in nanoseconds.
+    fn processor_waits(&self, tallies: &BTreeMap<Serial, Tally>) -> BTreeMap<Serial, u64> {
         let up = self.reconciler.rows().filter(|row| tallies.contains_key(&row.serial));
-        let waits =
+        let waited =
             |pid: u32| sys::process::schedules(pid.cast_signed()).map(|(_, (_, waited))| waited).sum();
-        let entry = |serial: Serial, pid: u32| WorkerWaits {
-            waited_ns: waits(pid),
-            requests: tallies[&serial].requests,
-        };
-        up.map(|row| (row.serial, entry(row.serial, row.pid))).collect()
+        up.map(|row| (row.serial, waited(row.pid))).collect()
     }
 
     /// Compares the memory of the worker on trial with that of the others of its pool. Returns the reason to revert.

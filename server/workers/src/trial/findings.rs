@@ -34,7 +34,7 @@ const QUESTIONS: [Question; 7] = [
     Question { figure: TrialFigure::Time, quantile: 0.99, margin: 4, part: 0.1 },
 ];
 
-/// What differs between the workers apart from their code.
+/// The differences between the workers apart from their code.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Circumstances {
     /// Whether a worker serves several requests at a time, which divide the counts of their process.

@@ -34,7 +34,7 @@ pub use memory::Figures;
 pub use sample::TrialSample;
 pub use share::ShareGrowth;
 pub(crate) use totals::verdict;
-pub(crate) use waits::{ProcessorWaits, WorkerWaits};
+pub(crate) use waits::ProcessorWaits;
 pub use weight::{MemoryTrend, Weighed, weigh_pair};
 
 /// The probability that a reload of an unchanged app is reverted.

@@ -9,37 +9,30 @@
 use queue::Serial;
 use std::collections::BTreeMap;
 
-/// The waits of a worker for a processor since it began, in nanoseconds, and its requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct WorkerWaits {
-    pub(crate) waited_ns: u64,
-    pub(crate) requests: u64,
-}
-
-/// The waits at the beginning of a trial.
+/// The time that each worker had waited for a processor when a trial began, in nanoseconds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ProcessorWaits(BTreeMap<Serial, WorkerWaits>);
+pub(crate) struct ProcessorWaits(BTreeMap<Serial, u64>);
 
 impl ProcessorWaits {
-    pub(crate) fn since(begun: BTreeMap<Serial, WorkerWaits>) -> ProcessorWaits {
+    pub(crate) fn since(begun: BTreeMap<Serial, u64>) -> ProcessorWaits {
         ProcessorWaits(begun)
     }
 
-    /// Returns how much longer a request of worker `new` has waited on average, in microseconds.
-    pub(crate) fn excess_us(&self, new: Serial, now: &BTreeMap<Serial, WorkerWaits>) -> f64 {
-        let mean = |is_new: bool| {
+    /// Returns how much longer a request of worker `new` has waited on average, in microseconds. `now`: the waits now; `requests`: those since the
+    /// trial began, of that worker and of all others.
+    pub(crate) fn excess_us(&self, new: Serial, now: &BTreeMap<Serial, u64>, requests: [u64; 2]) -> f64 {
+        let waited = |is_new: bool| {
             let of_side = now.iter().filter(|(serial, _)| (**serial == new) == is_new);
-            let sum = of_side.fold(WorkerWaits::default(), |sum, (serial, waits)| {
-                let begun = self.0.get(serial).copied().unwrap_or_default();
-                WorkerWaits {
-                    waited_ns: sum.waited_ns + waits.waited_ns.saturating_sub(begun.waited_ns),
-                    requests: sum.requests + waits.requests.saturating_sub(begun.requests),
-                }
-            });
-            (sum.requests > 0).then(|| sum.waited_ns as f64 / sum.requests as f64 / 1e3)
+            let since = |(serial, waited): (&Serial, &u64)| {
+                waited.saturating_sub(self.0.get(serial).copied().unwrap_or_default())
+            };
+            of_side.map(since).sum::<u64>() as f64 / 1e3
         };
-        let (Some(of_new), Some(of_old)) = (mean(true), mean(false)) else { return 0.0 };
-        (of_new - of_old).max(0.0)
+        if requests.contains(&0) {
+            return 0.0;
+        }
+        let [of_new, of_old] = requests.map(|requests| requests as f64);
+        (waited(true) / of_new - waited(false) / of_old).max(0.0)
     }
 }
 
@@ -47,29 +40,28 @@ impl ProcessorWaits {
 mod tests {
     use super::*;
 
-    fn waits(all: &[(Serial, u64, u64)]) -> BTreeMap<Serial, WorkerWaits> {
-        let entry = |&(serial, waited_ns, requests)| (serial, WorkerWaits { waited_ns, requests });
-        all.iter().map(entry).collect()
+    fn waits(all: &[(Serial, u64)]) -> BTreeMap<Serial, u64> {
+        all.iter().copied().collect()
     }
 
     #[test]
     fn the_excess_is_that_of_a_request() {
-        let begun = ProcessorWaits::since(waits(&[(1, 9_000_000, 50), (2, 0, 0), (7, 1_000_000, 3)]));
-        let now = waits(&[(1, 19_000_000, 60), (2, 20_000_000, 10), (7, 21_000_000, 13)]);
-        assert!((begun.excess_us(7, &now) - 500.0).abs() < 1e-6, "2 ms and 1.5 ms");
-        assert!(begun.excess_us(1, &now).abs() < 1e-6, "less than the others");
+        let begun = ProcessorWaits::since(waits(&[(1, 9_000_000), (2, 0), (7, 1_000_000)]));
+        let now = waits(&[(1, 19_000_000), (2, 20_000_000), (7, 21_000_000)]);
+        assert!((begun.excess_us(7, &now, [10, 20]) - 500.0).abs() < 1e-6, "2 ms and 1.5 ms");
+        assert!(begun.excess_us(1, &now, [10, 20]).abs() < 1e-6, "less than the others");
     }
 
     #[test]
     fn without_figures_there_is_none() {
         let begun = ProcessorWaits::default();
-        assert!(begun.excess_us(7, &waits(&[])).abs() < 1e-6);
-        assert!(begun.excess_us(7, &waits(&[(7, 5, 1)])).abs() < 1e-6, "no other worker");
+        assert!(begun.excess_us(7, &waits(&[]), [0, 0]).abs() < 1e-6);
+        assert!(begun.excess_us(7, &waits(&[(7, 5)]), [1, 0]).abs() < 1e-6, "no other worker");
         assert!(
-            begun.excess_us(7, &waits(&[(7, 0, 10), (1, 0, 10)])).abs() < 1e-6,
+            begun.excess_us(7, &waits(&[(7, 0), (1, 0)]), [10, 10]).abs() < 1e-6,
             "the system does not tell"
         );
-        let begun = ProcessorWaits::since(waits(&[(7, 500, 0)]));
-        assert!(begun.excess_us(7, &waits(&[(7, 5, 1), (1, 0, 1)])).abs() < 1e-6, "a thread has ended");
+        let begun = ProcessorWaits::since(waits(&[(7, 500)]));
+        assert!(begun.excess_us(7, &waits(&[(7, 5), (1, 0)]), [1, 1]).abs() < 1e-6, "a thread has ended");
     }
 }

@@ -6,7 +6,7 @@ require "openssl"
 require "uri"
 
 module Firebrick
-  # Methods for every app, with Action Cable or without (docs/live-pages.md).
+  # The app calls these methods whether it uses Action Cable or not (docs/live-pages.md).
   module Hub
     # Publishes, and gives pages the addresses of streams.
     #

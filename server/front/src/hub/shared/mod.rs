@@ -12,8 +12,8 @@
 //! 4. The log is bounded by `hub.history` and `hub.history_memory`.
 
 use super::{SharedHub, new_epoch, now_ms};
-use redis::entries::{Entry, EntryId, entries, streams};
-use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink, command};
+use redis::entries::{self, Entry, EntryId};
+use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
 use settings::Settings;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -202,21 +202,8 @@ impl SharedStreams {
             words.extend(["BLOCK", &block]);
         }
         words.extend(["STREAMS", &self.log, &after]);
-        let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
-        let connection = self.client.dedicated();
         let timeout = TIMEOUT + if waits { Duration::from_millis(BLOCK) } else { Duration::ZERO };
-        let reply = connection.send(1, false, Some(timeout), |out| {
-            command::words(out, &words);
-            Ok::<(), Error>(())
-        })?;
-        let value = reply.await.into_value();
-        self.client.give_back(connection);
-        match value {
-            Some(Value::Error(error)) => Err(error),
-            Some(Value::Null) => Ok(Vec::new()),
-            Some(value) => Ok(streams(value).into_iter().flat_map(entries).collect()),
-            None => Err(Error::new(ErrorKind::Protocol, "an incomplete reply")),
-        }
+        entries::read(&self.client, &words, timeout).await
     }
 
     /// Delivers an entry of the log. Returns false if it is of another epoch. An entry that cannot be read, of a newer version, is left out.
