@@ -10,6 +10,7 @@ require "support/event_client"
 require "support/quic_go"
 require "support/rails_app"
 require "support/redis_server"
+require "support/relay"
 require "support/tls_case"
 require "support/upgrading"
 require "support/web_socket"
@@ -361,41 +362,6 @@ class HubEventsTest < TlsCase
   ensure
     browser&.close
     relay&.close
-  end
-
-  # Passes connections on to a server, and cuts them.
-  class Relay
-    def initialize(address)
-      @listener = TCPServer.new("127.0.0.1", 0)
-      @pairs = Queue.new
-      @accepting = Thread.new do
-        loop do
-          pair = [@listener.accept, TCPSocket.new(*address)]
-          @pairs << pair
-          [pair, pair.reverse].each { |from, to| Thread.new { pass(from, to) } }
-        end
-      end
-    end
-
-    def port = @listener.addr[1]
-
-    def cut
-      @pairs.pop.each(&:close) until @pairs.empty?
-    end
-
-    def close
-      @accepting.kill
-      @listener.close
-      cut
-    end
-
-    private
-
-    def pass(from, to)
-      loop { to.write(from.readpartial(16_384)) }
-    rescue SystemCallError, IOError
-      [from, to].each { |one| one.close unless one.closed? }
-    end
   end
 
   it "runs the example with a price ticker" do

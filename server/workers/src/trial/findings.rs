@@ -37,10 +37,10 @@ const QUESTIONS: [Question; 10] = [
     Question { figure: TrialFigure::Cpu, quantile: 0.5, margin: 5, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: 0.5, margin: 2, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: TAIL[1], margin: 3, part: 0.06 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[2], margin: 4, part: 0.04 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[3], margin: 4, part: 0.04 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[4], margin: 4, part: 0.03 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[5], margin: 4, part: 0.03 },
+    Question { figure: TrialFigure::Time, quantile: TAIL[2], margin: 2, part: 0.04 },
+    Question { figure: TrialFigure::Time, quantile: TAIL[3], margin: 2, part: 0.04 },
+    Question { figure: TrialFigure::Time, quantile: TAIL[4], margin: 3, part: 0.03 },
+    Question { figure: TrialFigure::Time, quantile: TAIL[5], margin: 3, part: 0.03 },
 ];
 
 /// The differences between the workers apart from their code.
