@@ -13,6 +13,10 @@ class Relay
 
   def port = @listener.addr[1]
 
+  def address = ["127.0.0.1", port]
+
+  def url(path) = "http://127.0.0.1:#{port}/#{path}"
+
   # Ends all connections. With +down+, new ones end at once until #up.
   def cut(down: false)
     @down = down
