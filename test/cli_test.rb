@@ -134,6 +134,22 @@ class CommandLineTest < Case
     end
   end
 
+  it "takes secrets of the configuration from variables, which commands about a running server need not have" do
+    file = "[hub]\npath = \"/cable\"\nsecret = \"${SHOP_SECRET}\"\n"
+    write("firebrick.toml", file)
+    assert_match(/firebrick.toml:3: hub.secret = "\$\{SHOP_SECRET\}": the variable SHOP_SECRET is not set/, refused("check"))
+    assert_match(/hub.secret .*at least 32 characters/, refused("check", env: { "SHOP_SECRET" => "short" }))
+    secret = "0123456789abcdef" * 2
+    out, err, code = firebrick("check", env: { "SHOP_SECRET" => secret })
+    assert_equal 0, code, out + err
+    refute_includes out + err, secret
+    own = start(app: APP, settings: file, env: { "SHOP_SECRET" => secret }, workers: 1)
+    [%w[stats], %w[reload], %w[hub], %w[stop]].each do |command|
+      out, err, code = own.command_line(*command, own.dir)
+      assert_equal 0, code, out + err
+    end
+  end
+
   it "refuses environment variables that are not numbers, naming them" do
     assert_match(/PORT/, refused("check", env: { "PORT" => "eighty" }))
     assert_match(/WEB_CONCURRENCY/, refused("check", env: { "WEB_CONCURRENCY" => "many" }))

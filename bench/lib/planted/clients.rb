@@ -14,6 +14,7 @@ module Bench
         @every = THREADS.fdiv(rate)
         @pages = MIX.flat_map { |path, part| [path] * part }
         @count = Hash.new(0)
+        @tailed = []
         @lock = Mutex.new
         @threads = Array.new(THREADS) { |index| Thread.new { ask(Random.new(index)) } }
       end
@@ -21,6 +22,12 @@ module Bench
       # Returns the number of responses by release since the last call; nil: failures.
       def take
         @lock.synchronize { @count.dup.tap { @count.clear } }
+      end
+
+      # Returns the 99th percentile of the response time of TAILED since the last call, in seconds.
+      def p99
+        times = @lock.synchronize { @tailed.dup.tap { @tailed.clear } }.sort
+        times.fetch(times.size * 99 / 100)
       end
 
       def stop
@@ -46,8 +53,10 @@ module Bench
       def request(http, random)
         http.start unless http.started?
         path = @pages.sample(random: random)
+        began = now
         # Monitors ask with HEAD.
         response = random.rand(10).zero? && path == "/shop/about" ? http.head(path) : http.get(path)
+        @lock.synchronize { @tailed << (now - began) } if path == TAILED
         response["x-release"] || (response.code.to_i >= 500 ? :failed : :other)
       rescue SystemCallError, IOError, Net::ProtocolError, Timeout::Error
         http.finish if http.started?

@@ -40,7 +40,7 @@ module Bench
         settings = { reload: { watch: "#{@watch}s", shadow: "#{@shadow}s", on_difference: "undo", keep: 0 } }
         @server = ::Server.new(**RailsApp.options(workers: 2, threads: "3:3", binds: nil, args: ["-e", "production"], settings: settings,
                                                   env: { "RAILS_ENV" => "production", "RAILS_LOG_TO_STDOUT" => nil, "RAILS_LOG_LEVEL" => "fatal" },
-                                                  files: FILES.merge("fault.txt" => GOOD)))
+                                                  files: FILES.merge("fault.txt" => GOOD, "tail.txt" => "0")))
         @server.start
         fill
         @clients = Clients.new(@server.address, @rate)
@@ -63,6 +63,7 @@ module Bench
 
       def reload(fault)
         File.write(@server.path("fault.txt"), fault)
+        File.write(@server.path("tail.txt"), @clients.p99)
         @clients.take
         began = now
         out, err, code = @server.command_line("reload", @server.dir)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use control::client::ControlClient;
-use settings::{Argument, ControlAddress, ProcessEnvironment};
+use settings::{Argument, ControlAddress, ProcessEnvironment, WithoutSecrets};
 use stats::ServerSnapshot;
 
 /// Environment variable with the token for a control port.
@@ -27,7 +27,7 @@ pub(crate) fn client(address: &str) -> Result<ControlClient, String> {
 
 fn of_app(dir: &str) -> Result<ControlClient, String> {
     let argument = Argument { key: "dir", flag: "--control".to_owned(), values: vec![dir.to_owned()] };
-    let loaded = settings::load(&[argument], &ProcessEnvironment).map_err(|errors| {
+    let loaded = settings::load(&[argument], &WithoutSecrets(&ProcessEnvironment)).map_err(|errors| {
         let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         format!("--control: {}", all.join("; "))
     })?;

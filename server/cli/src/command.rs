@@ -19,7 +19,7 @@ use control::orders::PauseOrder;
 use control::record::RecordOrder;
 use control::set::SetAction;
 use front::explain::Question;
-use settings::{Argument, At, Environment, Errors, Loaded};
+use settings::{Argument, At, Environment, Errors, Loaded, WithoutSecrets};
 use stats::ReloadWish;
 
 use crate::arguments::{arguments, values};
@@ -353,6 +353,9 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
 ) -> Result<Command, Output> {
     let matches = matches(words)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
+    // For commands that ask a running server: secrets may be in its environment alone.
+    let here = WithoutSecrets(environment);
+    let live = || settings::load(&arguments(&matches), &here).map_err(|errors| wrong(errors, 2));
     match matches.subcommand() {
         Some(("check", given)) => Ok(Command::Check {
             loaded: Box::new(load(1)?),
@@ -365,12 +368,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), question(given))),
         Some(("stats", given)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Stats { dir, client, json: given.get_flag("json") })
         }
         Some(("routes", given)) => {
             let wish = by_route::wish(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Routes { dir, client, wish })
         }
         Some(("deaths", given)) => {
@@ -384,7 +387,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
                     wish,
                 });
             }
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Deaths {
                 dir,
                 client,
@@ -394,7 +397,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("leaks", given)) => {
             let wish = leaks::wish(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Leaks { dir, client, wish })
         }
         Some(("record", given)) => {
@@ -402,59 +405,59 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let file = control::record::file(&words).map_err(mistyped)?;
             let text = |name: &str| given.get_one::<String>(name).map(String::as_str);
             let order = control::record::options(text).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Record { dir, client, order, file })
         }
         Some(("reload", given)) => {
             let wish = reload::wish(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(match wish {
                 Some(wish) => Command::Reload { dir, client, wish },
                 None => Command::Differences { dir, client, json: given.get_flag("json") },
             })
         }
         Some(("upgrade", _)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Upgrade { dir, client })
         }
         Some(("cache", given)) => {
             let action = purge::cache(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Cache { dir, client, action, json: given.get_flag("json") })
         }
         Some(("hub", given)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Hub { dir, client, json: given.get_flag("json") })
         }
         Some(("pause", given)) => {
             let order = interruption::pause(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Pause { dir, client, order, wait: given.get_flag("wait") })
         }
         Some(("resume", _)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Resume { dir, client })
         }
         Some(("maintenance", given)) => {
             let action = interruption::maintenance(given, &environment.current_dir()).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Maintenance { dir, client, action, json: given.get_flag("json") })
         }
         Some(("set", given)) => {
             let action = set::set(given).map_err(mistyped)?;
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Set { dir, client, action, json: given.get_flag("json") })
         }
         Some(("shape", given)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Shape { dir, client, json: given.get_flag("json") })
         }
         Some(("ps", given)) => Ok(Command::Ps { json: given.get_flag("json") }),
         Some(("status", given)) => {
-            Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })
+            Ok(Command::Status { target: target(live()?)?, json: given.get_flag("json") })
         }
         Some(("stop", given)) => {
-            Ok(Command::Stop { timeout: stop_timeout(given)?, target: target(load(2)?)? })
+            Ok(Command::Stop { timeout: stop_timeout(given)?, target: target(live()?)? })
         }
         Some(("certs", given)) => {
             let loaded = load(2)?;
@@ -470,12 +473,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
                 values: vec![dir.to_owned()],
             });
             let all: Vec<Argument> = dir.into_iter().chain(arguments(&matches)).collect();
-            let loaded = settings::load(&all, environment).map_err(|errors| wrong(errors, 2))?;
+            let loaded = settings::load(&all, &here).map_err(|errors| wrong(errors, 2))?;
             let (dir, client) = running(loaded)?;
             Ok(Command::Profile { dir, client, given: given.clone() })
         }
         Some(("top", given)) => {
-            let (dir, client) = running(load(2)?)?;
+            let (dir, client) = running(live()?)?;
             Ok(Command::Top { dir, client, given: given.clone() })
         }
         Some(("bench", given)) => Ok(Command::Bench(given.clone())),

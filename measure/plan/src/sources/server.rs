@@ -9,7 +9,7 @@ use planner::Seats;
 use planner::bill::{Improvement, RouteShare};
 use planner::format::{figure, millis};
 use serde::Deserialize;
-use settings::{Argument, ControlAddress, ProcessEnvironment};
+use settings::{Argument, ControlAddress, ProcessEnvironment, WithoutSecrets};
 use stats::{DurationSummary, Interval, RouteSnapshot, RoutesSnapshot, ServerSnapshot, WorkerSnapshot};
 
 use super::SourceWish;
@@ -35,7 +35,7 @@ pub(super) fn query(text: &str, asked: SourceWish) -> Result<SourceFacts, String
 /// Queries the server of the app in `dir`.
 pub(super) fn query_folder(dir: &Path, asked: SourceWish) -> Result<SourceFacts, String> {
     let folder = Argument { key: "dir", flag: "--from".to_owned(), values: vec![dir.display().to_string()] };
-    let loaded = settings::load(&[folder], &ProcessEnvironment)
+    let loaded = settings::load(&[folder], &WithoutSecrets(&ProcessEnvironment))
         .map_err(|errors| errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let off = || format!("the control socket of the server in {} is disabled", dir.display());
     let control = loaded.settings.control.ask.clone().ok_or_else(off)?;

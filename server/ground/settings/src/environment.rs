@@ -29,6 +29,37 @@ pub trait Environment {
     fn uid(&self) -> u32;
     /// Returns the resources that this process may use.
     fn machine(&self) -> Machine;
+    /// Returns whether the secrets of the file have to be known. Commands that only ask a running server do not need those whose variables
+    /// are set for the server alone.
+    fn needs_secrets(&self) -> bool {
+        true
+    }
+}
+
+/// The surroundings of a command that asks a running server.
+#[derive(Clone, Copy)]
+pub struct WithoutSecrets<'a>(pub &'a dyn Environment);
+
+impl Environment for WithoutSecrets<'_> {
+    fn var(&self, name: &str) -> Option<String> {
+        self.0.var(name)
+    }
+
+    fn current_dir(&self) -> PathBuf {
+        self.0.current_dir()
+    }
+
+    fn uid(&self) -> u32 {
+        self.0.uid()
+    }
+
+    fn machine(&self) -> Machine {
+        self.0.machine()
+    }
+
+    fn needs_secrets(&self) -> bool {
+        false
+    }
 }
 
 /// The surroundings of this process.

@@ -6,16 +6,23 @@ use std::path::Path;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::ValueSource;
 use crate::raw::Raw;
+use crate::reference;
 use crate::table;
 use crate::written::{Named, Route, Table, Written, WrittenValues};
 
-/// Reads `text` into `given`; messages call the file `path`.
-pub(crate) fn read(path: &Path, text: &str, given: &mut WrittenValues) -> Vec<Error> {
-    let mut reader = Reader { path, text, given, errors: Vec::new() };
+/// Reads `text` into `given`; messages call the file `path`. `environment` has the secrets that the file refers to.
+pub(crate) fn read(
+    path: &Path,
+    text: &str,
+    given: &mut WrittenValues,
+    environment: &dyn Environment,
+) -> Vec<Error> {
+    let mut reader = Reader { path, text, given, environment, errors: Vec::new() };
     match Document::parse(text) {
         Ok(document) => reader.table(document.as_table(), ""),
         Err(error) => {
@@ -44,6 +51,7 @@ struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
     given: &'a mut WrittenValues,
+    environment: &'a dyn Environment,
     errors: Vec<Error>,
 }
 
@@ -76,11 +84,12 @@ impl Reader<'_> {
                     let read = self.named(classes, "paths");
                     self.given.queue_classes.extend(read);
                 }
-                (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
-                (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
+                (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item, "acme."),
+                (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item, "tls."),
                 (Some(about), _) => {
                     self.remember_spelling(&key, item);
-                    self.given.add(about.key, Written { raw: raw(item), origin });
+                    let written = self.referenced(about.key, Written { raw: raw(item), origin });
+                    written.into_iter().for_each(|written| self.given.add(about.key, written));
                 }
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
@@ -138,18 +147,35 @@ impl Reader<'_> {
         }
     }
 
-    fn tables(&self, item: &Item) -> Vec<Table> {
+    /// Reads tables; each of their keys is prefixed with `prefix` a setting, too.
+    fn tables(&mut self, item: &Item, prefix: &str) -> Vec<Table> {
         let tables = item.as_array_of_tables().into_iter().flat_map(|tables| tables.iter());
         let tables = tables.map(|table| (table as &dyn TableLike, table.span()));
         let inline = item.as_array().into_iter().flatten().filter_map(Value::as_inline_table);
         let inline = inline.map(|table| (table as &dyn TableLike, table.span()));
-        let read = |(table, span): (&dyn TableLike, Option<std::ops::Range<usize>>)| {
+        let all: Vec<_> = tables.chain(inline).collect();
+        let mut read = |(table, span): (&dyn TableLike, Option<std::ops::Range<usize>>)| {
             let origin = self.origin(span.map_or(0, |span| span.start));
             let written = Written { raw: Raw::Other("a table"), origin };
-            let keys = table.iter().map(|(key, item)| (key.to_owned(), self.written(table, key, item)));
-            Table { written, keys: keys.collect() }
+            let one = |(key, item): (&str, &Item)| {
+                let written = self.written(table, key, item);
+                Some((key.to_owned(), self.referenced(&format!("{prefix}{key}"), written)?))
+            };
+            Table { written, keys: table.iter().filter_map(one).collect() }
         };
-        tables.chain(inline).map(read).collect()
+        all.into_iter().map(&mut read).collect()
+    }
+
+    /// Returns the value of a setting with its secret in place of a reference to a variable; `None` if there is none.
+    fn referenced(&mut self, key: &str, Written { raw, origin }: Written) -> Option<Written> {
+        let shown = format!("{key} = {raw}");
+        match reference::resolved(key, raw, self.environment) {
+            Ok(raw) => raw.map(|raw| Written { raw, origin }),
+            Err(problem) => {
+                self.errors.push(Error { origin, written: shown, problem, nearest: None });
+                None
+            }
+        }
     }
 
     fn written(&self, table: &dyn TableLike, key: &str, item: &Item) -> Written {

@@ -30,6 +30,7 @@ mod origin;
 pub mod puma;
 mod raw;
 mod reading;
+mod reference;
 mod resolve;
 mod running;
 mod settings;
@@ -45,7 +46,9 @@ pub use control::control_path;
 pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
-pub use environment::{At, Environment, HANDOVER_VARIABLE, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
+pub use environment::{
+    At, Environment, HANDOVER_VARIABLE, ProcessEnvironment, SERVICE_MANAGER_VARIABLES, WithoutSecrets,
+};
 pub use error::{Error, Errors};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};

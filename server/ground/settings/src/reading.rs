@@ -71,7 +71,8 @@ impl Reading {
         errors.extend(puma_rb.as_ref().and_then(|file| unreadable_ruby(&file.path, named.as_ref())));
         match config.as_ref().map(|path| (path, read(path))) {
             Some((path, Ok(text))) => {
-                errors.extend(file::read(path.strip_prefix(&typed_in).unwrap_or(path), &text, &mut given));
+                let shown = path.strip_prefix(&typed_in).unwrap_or(path);
+                errors.extend(file::read(shown, &text, &mut given, environment));
             }
             Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
             None => {}

@@ -191,7 +191,7 @@ fn what_is_written_as_toml_says_the_same() {
     let mapped = map(&calls);
     let text = toml(&mapped, Path::new("config/puma.rb"));
     let mut given = WrittenValues::default();
-    let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given);
+    let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given, &crate::testing::Fake::new(&[]));
     assert_eq!(errors, [], "{text}");
     for (key, written) in &mapped.values {
         let read = given.written(key).first().unwrap_or_else(|| panic!("{key} is not in\n{text}"));
@@ -262,7 +262,7 @@ proptest! {
     fn whatever_it_says_is_written_as_toml(calls in proptest::collection::vec(any_call(), 0..12)) {
         let text = toml(&map(&calls), Path::new("config/puma.rb"));
         let mut given = WrittenValues::default();
-        let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given);
+        let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given, &crate::testing::Fake::new(&[]));
         prop_assert!(errors.is_empty(), "{:?}\n{}", errors, text);
     }
 }
