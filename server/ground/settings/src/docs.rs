@@ -27,7 +27,7 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-A secret may be in a variable: `secret = \"${CABLE_SECRET}\"`. Every setting that is a secret takes such a value, which has to be the whole value.
+A secret may be in a variable: `hub.secret = \"${CABLE_SECRET}\"`. Every setting that is a secret takes such a value, which has to be the whole value.
 
 In seven tables you choose the keys: `[sites]` maps host names to static sites, `[services]` names [processes beside the
 workers](services.md), `[rate_limits]` names [limits](rate-limits.md), `[pools]` names [pools of workers](pools.md), `[queue.classes]` names [classes of requests](queue.md#classes), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,

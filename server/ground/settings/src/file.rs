@@ -84,7 +84,9 @@ impl Reader<'_> {
                     let read = self.named(classes, "paths");
                     self.given.queue_classes.extend(read);
                 }
-                (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item, "acme."),
+                (None, _) if key == ORDERS && is_tables(item) => {
+                    self.given.orders = self.tables(item, "acme.")
+                }
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item, "tls."),
                 (Some(about), _) => {
                     self.remember_spelling(&key, item);

@@ -9,7 +9,7 @@
 
 use crate::environment::Environment;
 use crate::raw::Raw;
-use crate::table::{self, listen};
+use crate::table::{self, AnyEntry, listen};
 
 /// Secrets that stand for unknown ones; each kind of secret accepts one of them.
 const STAND_INS: [&str; 3] =
@@ -78,7 +78,11 @@ mod tests {
             let raw = resolved(key, Raw::Text("${UNKNOWN}".to_owned()), &WithoutSecrets(&nothing));
             match key == listen::CONTROL_TOKEN.about.key {
                 true => assert!(raw.is_err(), "{key}"),
-                false => assert_eq!(raw.map(|raw| raw.is_some_and(|raw| entry.check(&raw).is_ok())), Ok(true), "{key}"),
+                false => assert_eq!(
+                    raw.map(|raw| raw.is_some_and(|raw| entry.check(&raw).is_ok())),
+                    Ok(true),
+                    "{key}"
+                ),
             }
         }
     }

@@ -191,7 +191,8 @@ fn what_is_written_as_toml_says_the_same() {
     let mapped = map(&calls);
     let text = toml(&mapped, Path::new("config/puma.rb"));
     let mut given = WrittenValues::default();
-    let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given, &crate::testing::Fake::new(&[]));
+    let errors =
+        crate::file::read(Path::new("firebrick.toml"), &text, &mut given, &crate::testing::Fake::new(&[]));
     assert_eq!(errors, [], "{text}");
     for (key, written) in &mapped.values {
         let read = given.written(key).first().unwrap_or_else(|| panic!("{key} is not in\n{text}"));
