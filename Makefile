@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of installed gems (Rails has one) must not change the output of tests.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build server optimised dist dist-test demo test lint style clippy unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
+.PHONY: all build server optimised dist dist-test demo test lint style clippy unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs site screenshots release gem clean
 
 all: build
 
@@ -189,6 +189,10 @@ docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p stats docs
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test it waiting
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
+
+# The documentation as a site with a search: firebrick serve target/site.
+site: setup-test
+	script/site $(TARGET)/site
 
 clean:
 	$(CARGO) clean

@@ -100,6 +100,17 @@ class DocumentationTest < Case
     assert_equal Dir["*.md", base: folder].sort - ["README.md"], links.uniq.sort
   end
 
+  it "docs/comparison.md has figures of bench/RESULTS.md only, and dates" do
+    results = File.read(File.join(Server::ROOT, "bench/RESULTS.md"))
+    text = File.read(File.join(Server::ROOT, "docs/comparison.md"))
+    rows = text.scan(/^\|.*\|$/).flat_map { |row| row.split("|").drop(2).map(&:strip) }
+    figures = rows.grep(%r{\A[\d.,]+( / [\d.,]+)?( m?s)?\z}) + text.scan(/\d+\.\d+ and \d+\.\d+ microseconds/).flat_map { |words| words.scan(/[\d.]+/) }
+    assert_operator figures.size, :>, 60
+    assert_empty(figures.reject { |figure| results.match?(/(?<![\d.,])#{Regexp.escape(figure)}(?![\d.,]*\d)/) })
+    assert_empty(text.scan(/\b\d{4}-\d\d-\d\d\b/).uniq.reject { |date| results.include?(date) })
+    text.split(/^## /).grep(/^\|.*\|\n\|.*---:/).each { |part| assert_match(/\b\d{4}-\d\d-\d\d\b/, part) }
+  end
+
   PAGES.each do |page|
     name = page.delete_prefix("#{Server::ROOT}/")
 
