@@ -42,13 +42,20 @@ server: setup
 # As `build`, but optimised as for packages: target/dist/firebrick. Takes several times as long, and twice that if there is no profile yet.
 # -addrsig: see server/cli/build.rs.
 optimised: setup
-	@flags=$$(script/profile) && set -x && \
+	@flags=$$(script/profile) && export CFLAGS="$$CFLAGS $$(script/profile c)" && set -x && \
 	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, a container image. PACKAGES='deb gem' selects some.
 dist: setup-dist optimised
 	script/dist $(PACKAGES)
+
+# Prepares the release VERSION: versions, changelog, packages, bill of materials, licences, checksums. Commits and publishes nothing.
+release:
+	script/release prepare $(VERSION)
+	$(MAKE) dist gem PACKAGES='$(or $(PACKAGES),tarball gem deb)'
+	cp pkg/firebrick.gem dist/firebrick-$(VERSION).gem
+	script/release finish $(VERSION)
 
 # Installs the packages of `make dist` into empty trees of Debian 12 and 13, and uses them there. Needs root.
 dist-test: setup-dist
