@@ -100,6 +100,16 @@ class DocumentationTest < Case
     assert_equal Dir["*.md", base: folder].sort - ["README.md"], links.uniq.sort
   end
 
+  it "SECURITY.md names tests that exist, for each threat" do
+    rows = File.read(File.join(Server::ROOT, "SECURITY.md"))[/^\| threat \|.*?(?=\n\n)/m].lines.drop(2).map { |row| row.strip.delete_suffix("|").split("|").last }
+    assert_operator rows.size, :>, 30
+    rows.each { |tests| assert_match(/`\w+`/, tests) }
+    rows.flat_map { |tests| tests.scan(/`(\w+)`/).flatten }.uniq.each do |name|
+      files = ["test/#{name}_test.rb", "fuzz/fuzz_targets/#{name}.rs"].map { |file| File.join(Server::ROOT, file) }
+      assert(files.any? { |file| File.exist?(file) }, "SECURITY.md: there is neither a suite nor a fuzz target #{name}")
+    end
+  end
+
   it "docs/comparison.md has figures of bench/RESULTS.md only, and dates" do
     results = File.read(File.join(Server::ROOT, "bench/RESULTS.md"))
     text = File.read(File.join(Server::ROOT, "docs/comparison.md"))

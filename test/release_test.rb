@@ -3,7 +3,9 @@
 # Releases: the version is the same everywhere, `script/release` in clones of this checkout, the bill of materials, the licences, and packages
 # that have the same bytes wherever they are made.
 
+require "etc"
 require "open3"
+require "yaml"
 require "support/case"
 require_relative "../script/packages/dependencies"
 require_relative "../script/packages/versions"
@@ -103,7 +105,8 @@ class ReleaseTest < Case
     assert_equal 0, status, out
     assert_includes out, "git tag -s v#{version}"
     sums = File.readlines(File.join(folder, "dist/SHA256SUMS"), chomp: true).to_h { |line| line.split("  ").reverse }
-    assert_equal ["firebrick-#{version}-third-party-licences.txt", "firebrick-#{version}-x86_64-linux.tar.gz", "firebrick-#{version}.cdx.json", "firebrick_#{version}_amd64.deb"], sums.keys.sort
+    platform = "firebrick-#{version}-#{Etc.uname[:machine]}-linux"
+    assert_equal ["#{platform}.cdx.json", "#{platform}.licences.txt", "firebrick-#{version}-x86_64-linux.tar.gz", "firebrick_#{version}_amd64.deb"].sort, sums.keys.sort
     run!("sha256sum", "--check", "--strict", "SHA256SUMS", dir: File.join(folder, "dist"))
     assert_empty run!("git", "status", "--porcelain", dir: folder)
   end
@@ -145,6 +148,17 @@ class ReleaseTest < Case
     assert_includes text, "mimalloc"
     # The sources of these have none.
     assert_operator Packages::Dependencies.new.crates.count { |crate| !text.match?(/^={79}\n.*\b#{Regexp.escape(crate.name)} #{Regexp.escape(crate.version)}\b/) }, :<, 5
+  end
+
+  it "is built, signed and attested by a workflow whose actions are pinned to commits" do
+    text = File.read(File.join(ROOT, ".github/workflows/release.yml"))
+    uses = text.scan(/uses: (\S+)(.*)$/)
+    assert_operator uses.size, :>=, 5
+    uses.each { |action, comment| assert_match(%r{\A[\w-]+/[\w-]+@\h{40} # v\d+\.\d+\.\d+\z}, "#{action}#{comment}") }
+    jobs = YAML.safe_load(text).fetch("jobs")
+    assert_equal({ "contents" => "write", "id-token" => "write", "attestations" => "write" }, jobs["draft"]["permissions"])
+    commands = jobs.values.flat_map { |job| job["steps"].filter_map { |step| step["run"] } }
+    ["script/release finish", "cosign sign-blob", "gh release create"].each { |words| assert(commands.any? { |command| command.include?(words) }, words) }
   end
 
   it "makes packages with the same bytes in another folder" do
