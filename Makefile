@@ -201,6 +201,10 @@ docs:
 site: setup-test
 	script/site $(TARGET)/site
 
+# The pictures in docs/images, by the real program and Chromium. Needs tmux and aha.
+screenshots: build
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick script/screenshots
+
 clean:
 	$(CARGO) clean
 	rm -f $(NATIVE) pkg/*.gem

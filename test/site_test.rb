@@ -67,6 +67,16 @@ class SiteTest < BrowserCase
     assert_includes get("/nowhere").body, "There is no such page"
   end
 
+  it "has pictures, none larger than 150 kB" do
+    pictures = Dir[File.join(Server::ROOT, "docs/images/*")]
+    assert_equal %w[dashboard.png profile.png top.png], pictures.map { |file| File.basename(file) }.sort
+    pictures.each do |file|
+      assert_operator File.size(file), :<=, 150_000, file
+      assert_equal File.binread(file), get("/images/#{File.basename(file)}").body.b
+      assert_includes pages.fetch("/"), "src=\"/images/#{File.basename(file)}\""
+    end
+  end
+
   it "makes tables of tables only, and nothing that a strict policy forbids" do
     pages.each do |address, html|
       refute_match(/ style=| on[a-z]+="|<style|<script(?! src)/, html.gsub(%r{<code.*?</code>}m, ""), address)
