@@ -26,7 +26,7 @@ module Documents
     "/#{path.delete_prefix('docs/').delete_suffix('.md').downcase}"
   end
 
-  # Where a link of a document leads. Raises for a link to nothing.
+  # Returns the address that a link of a document leads to. Raises for a link to nothing.
   def self.target(link, from, site)
     return link if link.match?(/\A([a-z]+:|#)/)
 

@@ -57,7 +57,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// What scrolls sideways can be reached by the keyboard.
+// Gives a tab stop to code and tables that scroll sideways.
 function reachable() {
   for (const [place, one] of document.querySelectorAll("pre, .wide").entries()) {
     if (one.scrollWidth > one.clientWidth) {
