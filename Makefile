@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of installed gems (Rails has one) must not change the output of tests.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build server optimised dist dist-test demo test lint style clippy unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
+.PHONY: all build server optimised dist dist-test demo test lint style clippy unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs site screenshots release gem clean
 
 all: build
 
@@ -42,13 +42,20 @@ server: setup
 # As `build`, but optimised as for packages: target/dist/firebrick. Takes several times as long, and twice that if there is no profile yet.
 # -addrsig: see server/cli/build.rs.
 optimised: setup
-	@flags=$$(script/profile) && set -x && \
+	@flags=$$(script/profile) && export CFLAGS="$$CFLAGS $$(script/profile c)" && set -x && \
 	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, a container image. PACKAGES='deb gem' selects some.
 dist: setup-dist optimised
 	script/dist $(PACKAGES)
+
+# Prepares the release VERSION: versions, changelog, packages, bill of materials, licences, checksums. Commits and publishes nothing.
+release:
+	script/release prepare $(VERSION)
+	$(MAKE) dist gem PACKAGES='$(or $(PACKAGES),tarball gem deb)'
+	cp pkg/firebrick.gem dist/firebrick-$(VERSION).gem
+	script/release finish $(VERSION)
 
 # Installs the packages of `make dist` into empty trees of Debian 12 and 13, and uses them there. Needs root.
 dist-test: setup-dist
@@ -189,6 +196,14 @@ docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p stats docs
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test it waiting
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
+
+# The documentation as a site with a search: firebrick serve target/site.
+site: setup-test
+	script/site $(TARGET)/site
+
+# The pictures in docs/images, by the real program and Chromium. Needs tmux and aha.
+screenshots: build
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick script/screenshots
 
 clean:
 	$(CARGO) clean

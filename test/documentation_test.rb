@@ -100,6 +100,27 @@ class DocumentationTest < Case
     assert_equal Dir["*.md", base: folder].sort - ["README.md"], links.uniq.sort
   end
 
+  it "SECURITY.md names tests that exist, for each threat" do
+    rows = File.read(File.join(Server::ROOT, "SECURITY.md"))[/^\| threat \|.*?(?=\n\n)/m].lines.drop(2).map { |row| row.strip.delete_suffix("|").split("|").last }
+    assert_operator rows.size, :>, 30
+    rows.each { |tests| assert_match(/`\w+`/, tests) }
+    rows.flat_map { |tests| tests.scan(/`(\w+)`/).flatten }.uniq.each do |name|
+      files = ["test/#{name}_test.rb", "fuzz/fuzz_targets/#{name}.rs"].map { |file| File.join(Server::ROOT, file) }
+      assert(files.any? { |file| File.exist?(file) }, "SECURITY.md: there is neither a suite nor a fuzz target #{name}")
+    end
+  end
+
+  it "docs/comparison.md has figures of bench/RESULTS.md only, and dates" do
+    results = File.read(File.join(Server::ROOT, "bench/RESULTS.md"))
+    text = File.read(File.join(Server::ROOT, "docs/comparison.md"))
+    rows = text.scan(/^\|.*\|$/).flat_map { |row| row.split("|").drop(2).map(&:strip) }
+    figures = rows.grep(%r{\A[\d.,]+( / [\d.,]+)?( m?s)?\z}) + text.scan(/\d+\.\d+ and \d+\.\d+ microseconds/).flat_map { |words| words.scan(/[\d.]+/) }
+    assert_operator figures.size, :>, 60
+    assert_empty(figures.reject { |figure| results.match?(/(?<![\d.,])#{Regexp.escape(figure)}(?![\d.,]*\d)/) })
+    assert_empty(text.scan(/\b\d{4}-\d\d-\d\d\b/).uniq.reject { |date| results.include?(date) })
+    text.split(/^## /).grep(/^\|.*\|\n\|.*---:/).each { |part| assert_match(/\b\d{4}-\d\d-\d\d\b/, part) }
+  end
+
   PAGES.each do |page|
     name = page.delete_prefix("#{Server::ROOT}/")
 

@@ -48,7 +48,7 @@ module Packages
     def program = File.join(@target, "dist", "firebrick")
 
     # The time stamp of every file in a package, in seconds, so that packages of the same sources are identical.
-    def time = @time ||= Integer(ENV["SOURCE_DATE_EPOCH"] || Packages.run("git", "log", "-1", "--format=%ct"))
+    def time = @time ||= Packages.time
 
     # Paths of the worker's library by ABI ("3.1").
     def natives
@@ -67,7 +67,7 @@ module Packages
       abi = Packages.run("chroot", tree, "ruby", "-e", "print RUBY_VERSION[/\\A\\d+\\.\\d+/]")
       folder = File.join(@target, "ruby-#{abi}")
       Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "worker", "--target-dir", folder,
-                   env: headers(tree).merge("RUBY" => in_tree(tree, folder), "RUSTFLAGS" => "#{ENV.fetch('RUSTFLAGS', '')} #{profile.flags}"))
+                   env: headers(tree).merge("RUBY" => in_tree(tree, folder), "RUSTFLAGS" => "#{ENV.fetch('RUSTFLAGS', '')} #{profile.flags}", "CFLAGS" => [ENV.fetch("CFLAGS", nil), *Paths.c].compact.join(" ")))
       [abi, File.join(folder, "dist", "libfirebrick_worker.so")]
     end
 

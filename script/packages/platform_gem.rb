@@ -39,6 +39,7 @@ module Packages
       FileUtils.cp(@stage.program_path, File.join(folder, "libexec"))
       FileUtils.cp_r(File.join(ROOT, "exe"), folder)
       FileUtils.cp(%w[README.md CHANGELOG.md LICENSE SECURITY.md].map { |name| File.join(ROOT, name) }, folder)
+      FileUtils.cp(File.join(@stage.path, "share/doc/firebrick", Stage::LICENCES), folder)
       @stage.settle(folder)
       folder
     end

@@ -3,6 +3,7 @@
 require "digest"
 require "tmpdir"
 require_relative "build"
+require_relative "paths"
 require_relative "training"
 
 module Packages
@@ -25,7 +26,7 @@ module Packages
 
     # The flags for rustc, words in RUSTFLAGS.
     def flags
-      path ? "-Cprofile-use=#{path} -Cllvm-args=-no-pgo-warn-mismatch" : ""
+      [*("-Cprofile-use=#{path} -Cllvm-args=-no-pgo-warn-mismatch" if path), *Paths.rust].join(" ")
     end
 
     # Returns the file, making it if needed; nil: without a profile.
@@ -69,7 +70,7 @@ module Packages
     def compile
       folder = File.join(@folder, "counting")
       Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "cli", "-p", "worker",
-                   "--target-dir", folder, env: { "FIREBRICK_PACKED" => "1", "RUSTFLAGS" => "-Cprofile-generate", "LLVM_PROFILE_FILE" => File::NULL })
+                   "--target-dir", folder, env: { "FIREBRICK_PACKED" => "1", "RUSTFLAGS" => ["-Cprofile-generate", *Paths.rust].join(" "), "LLVM_PROFILE_FILE" => File::NULL })
       File.join(folder, "dist")
     end
 

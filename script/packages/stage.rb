@@ -4,10 +4,15 @@ require "fileutils"
 require "stringio"
 require "zlib"
 require_relative "build"
+require_relative "licences"
+require_relative "time"
 
 module Packages
   # The folder from which all packages are made, laid out as a prefix: bin, lib, share. The program finds `lib` relative to its own folder.
   class Stage
+    # The licences of the libraries in the program.
+    LICENCES = "THIRD-PARTY-LICENCES.txt"
+
     attr_reader :path
 
     def initialize(build)
@@ -85,6 +90,7 @@ module Packages
       %w[README.md CHANGELOG.md LICENSE SECURITY.md].each do |name|
         put("share/doc/firebrick/#{name}", File.read(File.join(ROOT, name)))
       end
+      put("share/doc/firebrick/#{LICENCES}", Licences.new.to_s)
       FileUtils.cp_r(File.join(ROOT, "docs"), File.join(@path, "share/doc/firebrick"))
     end
 

@@ -96,6 +96,19 @@ class BrowserPage
     command("Input.insertText", { text: })
   end
 
+  # Presses a key that is not a character: Tab, Enter, Escape.
+  def press(key)
+    code = { "Tab" => 9, "Enter" => 13, "Escape" => 27 }.fetch(key)
+    text = { "Enter" => "\r" }[key]
+    command("Input.dispatchKeyEvent", { type: text ? "keyDown" : "rawKeyDown", key:, code: key, windowsVirtualKeyCode: code, text: }.compact)
+    command("Input.dispatchKeyEvent", { type: "keyUp", key:, code: key, windowsVirtualKeyCode: code })
+  end
+
+  # Turns off the scripts of pages that are loaded from now on; `evaluate` still works.
+  def without_scripts
+    command("Emulation.setScriptExecutionDisabled", { value: true })
+  end
+
   def path
     evaluate("location.pathname")
   end
