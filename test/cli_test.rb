@@ -143,7 +143,7 @@ class CommandLineTest < Case
     out, err, code = firebrick("check", env: { "SHOP_SECRET" => secret })
     assert_equal 0, code, out + err
     refute_includes out + err, secret
-    own = start(app: APP, settings: file, env: { "SHOP_SECRET" => secret }, workers: 1)
+    own = start(app: APP, settings: "#{file}[reload]\nwatch = \"0s\"\n", env: { "SHOP_SECRET" => secret }, workers: 1, leaves: %w[tmp])
     [%w[stats], %w[reload], %w[hub], %w[stop]].each do |command|
       out, err, code = own.command_line(*command, own.dir)
       assert_equal 0, code, out + err

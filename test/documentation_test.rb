@@ -70,7 +70,7 @@ class DocumentationTest < Case
   def firebrick(*words, files: {})
     Dir.mktmpdir("firebrick-documentation") do |dir|
       { "index.html" => "hello" }.merge(files).each { |name, text| File.write(File.join(dir, name), text) }
-      out, status = Open3.capture2e({ "FIREBRICK_CONTROL" => nil }, Server.binary, *words, chdir: dir)
+      out, status = Open3.capture2e({ "FIREBRICK_CONTROL" => nil, "CABLE_SECRET" => "0123456789abcdef" * 2 }, Server.binary, *words, chdir: dir)
       [status.exitstatus, out]
     end
   end
