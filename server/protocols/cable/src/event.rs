@@ -200,7 +200,10 @@ pub(crate) mod tests {
         let read: serde_json::Value = serde_json::from_slice(&object(&message)).unwrap();
         assert_eq!(read, json!({ "stream": "room", "offset": 3, "type": "presence", "data": event }));
         let events = seen(std::str::from_utf8(&of_message(&message, "e:1")).unwrap());
-        assert_eq!(events, [("e:1".to_owned(), "presence".to_owned(), "{\"type\":\"leave\",\"id\":\"7\"}".to_owned())]);
+        assert_eq!(
+            events,
+            [("e:1".to_owned(), "presence".to_owned(), "{\"type\":\"leave\",\"id\":\"7\"}".to_owned())]
+        );
     }
 
     proptest! {
