@@ -87,6 +87,7 @@ impl CableSocket {
     }
 
     async fn subscribe(&self, template: &Request, identifier: &str, history: Option<HistoryRequest>) {
+        let mut presence = Vec::new();
         // A second command for the same subscription has no effect, as in Action Cable.
         if !self.knows(identifier) {
             let is_full = self.session.borrow().subscriptions.len() >= self.local.hub.max_subscriptions;
@@ -116,17 +117,18 @@ impl CableSocket {
                         let channel = answer.channel.clone().unwrap_or_default();
                         self.add(identifier, Some(channel), &answer.streams);
                     }
-                    let (presence, is_member) = (std::mem::take(&mut answer.presence), !answer.rejected);
-                    self.told(answer);
-                    if is_member {
-                        self.change_presence(identifier, presence).await;
+                    if !answer.rejected {
+                        presence = std::mem::take(&mut answer.presence);
                     }
+                    self.told(answer);
                 }
             }
         }
         if let Some(history) = history {
             self.replay(identifier, &history);
         }
+        // Behind the missed messages, because its event comes later.
+        self.change_presence(identifier, presence).await;
     }
 
     async fn unsubscribe(&self, template: &Request, identifier: &str) {
