@@ -4,6 +4,7 @@
 
 require "json"
 require "openssl"
+require "support/browser"
 require "support/cable_client"
 require "support/event_client"
 require "support/quic_go"
@@ -118,7 +119,8 @@ class HubPresenceTest < TlsCase
       wait_for_events(ann, "join ann", "join bob", "leave bob")
       ann.command("leave", HERE, presence: { id: "ann" })
       wait_for_events(bob, "join bob", "leave bob", "leave ann")
-      assert_equal [1, 2, 3, 4], offsets(ann).then { |all| ann.wait { offsets(ann).size >= 4 } && offsets(ann) || all }
+      wait_for_events(ann, "join ann", "join bob", "leave bob", "leave ann")
+      assert_equal [1, 2, 3, 4], offsets(ann)
       assert_empty members(bob, HERE)
       assert_empty asked(own, "here:1")
     end
@@ -248,9 +250,9 @@ class HubPresenceTest < TlsCase
     present.command("join", ROOM, presence: { id: members(present).keys.first, info: "y" * 3900 })
     assert_match(/hub\.presence_memory is the limit/, error(present))
     before = own.stats.dig("hub", "violations")
-    [%q({"command":"join","identifier":"{}"}), %q({"command":"join","identifier":"{}","presence":{"id":{}}}),
-     %q({"command":"join","identifier":"{}","presence":[]}), %q({"command":"leave"}), %q({"command":"presence","identifier":7}),
-     %q({"command":"subscribe","identifier":"{}","presence":"x"})].each { |text| failed.send_text(text) }
+    ['{"command":"join","identifier":"{}"}', '{"command":"join","identifier":"{}","presence":{"id":{}}}',
+     '{"command":"join","identifier":"{}","presence":[]}', '{"command":"leave"}', '{"command":"presence","identifier":7}',
+     '{"command":"subscribe","identifier":"{}","presence":"x"}'].each { |text| failed.send_text(text) }
     wait_until("the commands to be counted") { own.stats.dig("hub", "violations") == before + 6 }
     failed.command("leave", { channel: "NoSuch" })
     failed.command("leave", ROOM)
@@ -330,6 +332,43 @@ class HubPresenceTest < TlsCase
     response = get(path.call(presence: token("room:1", "a" * 300)), to: own)
     assert_status 503, response
     assert_includes response.body, "longer than 256 bytes"
+  end
+
+  # Opens an address in a page, and waits until it listens.
+  def shown(page, url)
+    page.send(:command, "Page.navigate", { url: url })
+    page.wait("document.getElementById('state')?.textContent == 'live'")
+    page
+  end
+
+  def here(page, *names) = page.wait("[...document.querySelectorAll('#members li')].map((item) => item.textContent).join() == #{names.join(',').to_json}")
+
+  it "runs the example that shows who is here" do
+    folder = File.join(Server::ROOT, "examples/presence")
+    files = Dir.children(folder).to_h { |name| [name, File.read(File.join(folder, name))] }
+    own = start(files: files, settings: File.read(File.join(folder, "firebrick.toml")), workers: 1, leaves: %w[tmp], env: { "FIREBRICK_HUB_SECRET" => SECRET })
+    data = JSON.parse(get("/?name=%3Ci%3EAnn", to: own).body[/const \{ me, members, events \} = (.*);$/, 1])
+    one = EventClient.new(own, data["events"])
+    @clients << one
+    event = one.wait { one.events.find { |known| known.type == "presence" } }
+    assert_equal({ "type" => "join", "id" => data["me"], "info" => { "name" => "<i>Ann" } }, JSON.parse(event.data))
+    again = get("/?name=Eve", to: own, headers: { "Cookie" => "visitor=#{data['me']}" })
+    assert_includes again.body, %("members":{"#{data['me']}":{"name":"\\u003ci>Ann"}})
+    next unless Browser.installed?
+
+    begin
+      browser = Browser.new
+      first = shown(browser.page, own.url("/?name=Bob"))
+      here(first, "<i>Ann", "Bob")
+      second = shown(browser.page, own.url("/?name=Cleo"))
+      [first, second].each { |page| here(page, "<i>Ann", "Bob", "Cleo") }
+      browser.forget(second)
+      here(first, "<i>Ann", "Bob")
+      one.close
+      here(first, "Bob")
+    ensure
+      browser&.close
+    end
   end
 
   it "says that there is no presence with Redis" do

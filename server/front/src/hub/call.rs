@@ -84,7 +84,7 @@ pub(super) struct HubAnswer {
 pub(super) struct AnsweredPresence {
     /// `None`: the first stream of the subscription.
     pub(super) stream: Option<Box<str>>,
-    /// The id with which the subscription joins, or leaves; `None`: it leaves whoever it is.
+    /// The id with which the subscription joins, or leaves; `None`: it leaves with any id.
     pub(super) id: Option<Box<str>>,
     /// The info of a member that joins; `None`: the member leaves.
     pub(super) info: Option<serde_json::Value>,

@@ -122,7 +122,7 @@ impl CableSocket {
         }
     }
 
-    /// Leaves a stream if the client is this member; with no id, whoever it is.
+    /// Leaves a stream if the client is this member; with no id, as any member.
     fn leave_as(&self, identifier: &str, stream: &str, id: Option<&str>) {
         let mut session = self.session.borrow_mut();
         let Some(known) = session.subscription(identifier) else { return };

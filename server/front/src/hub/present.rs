@@ -4,9 +4,9 @@
 //!
 //! Contract:
 //! 1. Changes are made by the task that publishes, in the order in which a thread has sent them. A change and its event are one step under
-//!    the lock of the members, so whoever reads the members gets each later event as well.
+//!    the lock of the members, so a reader of the members gets each later event as well.
 //! 2. A program that has given its streams away changes nothing more: the new one has the members.
-//! 3. With `hub.redis` nobody can be present: members are not shared between servers yet.
+//! 3. With `hub.redis` there are no members: members are not shared between servers yet.
 
 use super::{DeskOrder, SharedHub, now_ms};
 use cable::presence::{JoinRefusal, PresenceBounds, PresenceJoin, PresenceRecord, PresenceTable, SessionKey};

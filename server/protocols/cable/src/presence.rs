@@ -4,8 +4,8 @@
 //! with two tabs is one member.
 //!
 //! Contract:
-//! 1. A member has one or more sessions. `join` is told with the first of them, and `leave` when the last has gone; nothing else is told.
-//! 2. A session that ends by itself has gone at once. One that is lost stays for [`PresenceBounds::expiry`], or until a session of the same
+//! 1. A member has one or more sessions. The first of them is an event `join`, and the end of the last an event `leave`; there are no others.
+//! 2. A session that ends by itself has gone at once. A lost session stays for [`PresenceBounds::expiry`], or until a session of the same
 //!    member joins, which takes its place.
 //! 3. A session is at most one member of a stream. If it joins as another, it leaves the first.
 //! 4. Members that the app vouches for keep their info and their id: a session that only claims to be one is refused.

@@ -39,7 +39,7 @@ module Firebrick
         @fields[:presence] << { stream: stream || @fields[:streams].first, id: id, info: info }
       end
 
-      # Without an id, the channel leaves whoever it is.
+      # Without an id, the channel leaves as any member.
       def leave(stream, id)
         @fields[:presence] << { stream: stream, id: id }
       end

@@ -32,11 +32,11 @@ module Firebrick
 
     # The members of a channel's streams, who are here (docs/live-pages.md).
     #
-    # Contract: the front carries the calls out when the action has ended, in their order. What it refuses, the client
-    # gets as a `presence` message of the type `error`.
+    # Contract: the front carries the calls out when the action has ended, in their order. A refusal
+    # is a `presence` message of the type `error` to the client.
     module Presence
-      # Makes the client a member of a stream, by default of the first one that has begun in this action, and else of the
-      # channel's first. A channel can say the defaults of all its actions by `user_presence_id` and
+      # Makes the client a member of a stream, by default of the first one that has begun in this action, and else of
+      # the channel's first. A channel can say the defaults of all its actions by `user_presence_id` and
       # `user_presence_info`.
       # info:: can be written as JSON
       def join_presence(stream = nil, id: nil, info: nil)
@@ -55,7 +55,8 @@ module Firebrick
       private
 
       def presence_answer
-        firebrick_answer or raise Refused, "#{self.class.name}: presence needs Firebrick's hub, hub.path in firebrick.toml"
+        firebrick_answer or
+          raise Refused, "#{self.class.name}: presence needs Firebrick's hub, hub.path in firebrick.toml"
       end
     end
 

@@ -1,7 +1,7 @@
 //! The members as a record, by which a program passes them on to the one that takes over from it.
 //!
 //! Contract: in the table that has adopted a record all sessions are lost ones. The clients that have come along join again with the same
-//! sessions, and the others have the time of the expiry, at least [`LEAST`], to connect again. Nothing is told.
+//! sessions, and the others have the time of the expiry, at least [`LEAST`], to connect again. There are no events.
 
 use super::{PresenceJoin, PresenceTable, SessionKey};
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ fn joining(id: &str, session: SessionKey) -> PresenceJoin {
     PresenceJoin { stream: "room".into(), id: id.into(), info: "{}".into(), session, is_vouched: true }
 }
 
-/// What is told, in short.
+/// The events, in short.
 #[derive(Default)]
 struct Told(Vec<String>);
 
