@@ -141,8 +141,10 @@ impl CableSocket {
             (Value::String(text), Some(secret)) => Some(secret.presence(text, now_ms() / 1000)),
             _ => None,
         };
-        match token {
-            Some(Ok(token)) => {
+        // The member of whom the app has said already that it is this client.
+        let own = known.presence.joins.iter().find(|join| join.is_vouched && *join.id == *id).cloned();
+        match (token, own) {
+            (Some(Ok(token)), _) => {
                 if !known.streams.iter().any(|stream| *stream.name == *token.stream) {
                     return Err(
                         "the presence token is for a stream that the subscription does not have".to_owned()
@@ -160,15 +162,11 @@ impl CableSocket {
                 let (stream, info) = (Arc::from(&*stream.name), info.to_string().into());
                 Ok(WantedMember { stream, id: id.into(), info, is_vouched: false })
             }
-            // The client is who the app has said already.
-            _ if known.presence.joins.iter().any(|join| join.is_vouched && *join.id == *id) => {
-                let own = known.presence.joins.iter().find(|join| *join.id == *id);
-                let own = own.ok_or("there is no such member")?;
-                let (stream, info) = (own.stream.clone(), own.info.clone());
-                Ok(WantedMember { stream, id: id.into(), info, is_vouched: true })
+            (_, Some(PresenceJoin { stream, id, info, .. })) => {
+                Ok(WantedMember { stream, id, info, is_vouched: true })
             }
-            Some(Err(why)) => Err(why.to_owned()),
-            None => {
+            (Some(Err(why)), None) => Err(why.to_owned()),
+            (None, None) => {
                 Err("a client joins by join_presence of its channel, or with a presence token as its info; \
                          hub.presence_claims lets clients of channels join with any id"
                     .to_owned())
