@@ -143,7 +143,7 @@ section! { Category::Hub;
         default: "16MiB",
         more: "Beyond it further members are refused.",
     }
-    /// Clients of the app's channels may join as members by themselves, with any id
+    /// Clients of channels may join as members by themselves, with any id
     presence_claims: bool = Switch, {
         key: "hub.presence_claims",
         flags: &[bare("hub-presence-claims", "true")],
