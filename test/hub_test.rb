@@ -320,7 +320,7 @@ class HubTest < TlsCase
     out, err, code = own.command_line("hub", own.dir)
     assert_equal 0, code, err
     assert_match(/clients +1 of 1 since the start; 1 subscriptions/, out)
-    assert_match(/^room:1 +1 +1 +1 /, out)
+    assert_match(/^room:1 +1 +0 +1 +1 /, out)
     assert_equal 1, JSON.parse(own.command_line("hub", own.dir, "--json").first).dig("hub", "clients")
   end
 

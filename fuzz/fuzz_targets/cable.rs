@@ -1,10 +1,14 @@
-//! Frames and commands of Action Cable's clients, and publications: no bytes make the parsers panic, and how they are split changes
+//! Frames and commands of Action Cable's clients, publications and questions of processes, and members who join by any command: no bytes make the parsers panic, and how they are split changes
 //! nothing.
 #![no_main]
 
 use cable::command::{CableCommand, CableProtocol};
 use cable::frame::{FrameDecoder, FrameViolation, Received};
+use cable::presence::{PresenceBounds, PresenceJoin, PresenceTable};
+use cable::presence_event::event_of;
+use cable::presence_query::PresenceQuery;
 use cable::publication::PublicationHead;
+use cable::signed::SignedNames;
 use libfuzzer_sys::fuzz_target;
 
 fn received<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Received>, Option<FrameViolation>) {
@@ -17,6 +21,32 @@ fn received<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Received>, Optio
     (all, None)
 }
 
+/// Lets all commands about members act on a small table. Members who came and have not gone are those that the table has.
+fn meet(all: &[Received]) {
+    let mut table = PresenceTable::new(PresenceBounds { expiry: 1, members: 3, bytes: 4 << 10 });
+    let (mut there, mut now) = (0, 0);
+    let mut tell = |_: &str, payload: String| {
+        let event = event_of(&payload).expect("it is an event");
+        let event: serde_json::Value = serde_json::from_str(event).expect("it is JSON");
+        there += if event["type"] == "join" { 1 } else { -1 };
+    };
+    for (at, one) in all.iter().enumerate() {
+        let Received::Text(text) = one else { continue };
+        let session = at as u64 % 5;
+        match CableCommand::parse(text) {
+            Ok(CableCommand::Join { identifier, presence }) => {
+                let (stream, id, info) = (identifier.into(), presence.id.into(), presence.info.to_string().into());
+                let _ = table.join(&PresenceJoin { stream, id, info, session, is_vouched: at % 2 == 0 }, &mut tell);
+            }
+            Ok(CableCommand::Leave { identifier }) => _ = table.leave(&identifier, session, &mut tell),
+            Ok(CableCommand::Presence { identifier, .. }) => table.lose(&identifier, session, now, &mut tell),
+            _ => now += 1,
+        }
+        table.expire(now, &mut tell);
+    }
+    assert_eq!(there, table.len() as i64);
+}
+
 fuzz_target!(|input: &[u8]| {
     let (size, input) = input.split_first().map_or((1, input), |(size, rest)| (usize::from(*size).max(1), rest));
     let (all, violation) = received(std::iter::once(input));
@@ -26,10 +56,22 @@ fuzz_target!(|input: &[u8]| {
             let _ = CableCommand::parse(text);
         }
     }
+    meet(&all);
     assert_eq!((all, violation), received(input.chunks(size)));
     let _ = CableProtocol::choose(input);
     if let Ok(text) = std::str::from_utf8(input) {
         let _ = CableCommand::parse(text);
+    }
+    for input in [input.to_vec(), [b"PRESENCE 4\n", input].concat(), [b"PRESENCE ", input].concat()] {
+        if let Ok(Some(query)) = PresenceQuery::parse(&input)
+            && input.len() >= query.length()
+            && let Ok(stream) = query.stream(&input)
+        {
+            assert!(!stream.is_empty());
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(input) {
+        assert!(SignedNames::new("secret").presence(text, 0).is_err(), "no input knows the secret");
     }
     for input in [input.to_vec(), [b"PUBLISH 4 20\n", input].concat()] {
         if let Ok(Some(head)) = PublicationHead::parse(&input)

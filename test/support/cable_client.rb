@@ -98,8 +98,11 @@ class CableClient
 
   def frame
     first, length = @socket.read_exactly(2).unpack("CC")
-    length = @socket.read_exactly(2).unpack1("n") if length == 126
-    length = @socket.read_exactly(8).unpack1("Q>") if length == 127
+    length = case length
+             when 126 then @socket.read_exactly(2).unpack1("n")
+             when 127 then @socket.read_exactly(8).unpack1("Q>")
+             else length
+             end
     [first & 0x0f, length.zero? ? "" : @socket.read_exactly(length)]
   end
 end

@@ -22,11 +22,13 @@ const OFF: &str = "the hub is off: set hub.path, for example path = \"/cable\" b
 fn described(report: &HubReport) -> String {
     let mut text = headline(&report.hub);
     if !report.streams.is_empty() {
-        let titles = ["stream", "listeners", "messages", "kept", "KiB"].map(str::to_owned).to_vec();
+        let titles =
+            ["stream", "listeners", "members", "messages", "kept", "KiB"].map(str::to_owned).to_vec();
         let rows = report.streams.iter().map(|one| {
             vec![
                 one.name.clone(),
                 grouped(one.listeners),
+                grouped(one.members),
                 grouped(one.published),
                 grouped(one.kept),
                 format!("{:.1}", one.kept_bytes as f64 / 1024.0),
@@ -66,7 +68,13 @@ fn headline(hub: &HubSnapshot) -> String {
         grouped(hub.sent),
         grouped(hub.backlog)
     );
-    let _ = writeln!(text, "history      {} streams, {} MiB", grouped(hub.streams), mib(hub.history_bytes));
+    let _ = writeln!(
+        text,
+        "history      {} streams, {} MiB; {} members present",
+        grouped(hub.streams),
+        mib(hub.history_bytes),
+        grouped(hub.members)
+    );
     let _ = writeln!(
         text,
         "resumed      {} with all missed messages, {} with a gap; {} clients closed because they read too slowly",
@@ -99,6 +107,7 @@ mod tests {
             accepted: 1_300,
             subscriptions: 24,
             streams: 2,
+            members: 31,
             history_bytes: 3 << 20,
             published: 40,
             sent: 480,
@@ -111,20 +120,26 @@ mod tests {
             calls: 6,
             failed_calls: 7,
         };
-        let stream =
-            HubStream { name: "room".to_owned(), listeners: 12, published: 40, kept: 20, kept_bytes: 2048 };
+        let stream = HubStream {
+            name: "room".to_owned(),
+            listeners: 12,
+            members: 3,
+            published: 40,
+            kept: 20,
+            kept_bytes: 2048,
+        };
         let text = described(&HubReport { hub, streams: vec![stream] });
         for part in [
             "12 of 1,300",
             "1,400 by Server-Sent Events, 8 polls that wait, 9 by Mercure",
             "24 subscriptions, 3 rejected",
             "40 published, 480 sent",
-            "3.0 MiB",
+            "3.0 MiB; 31 members",
             "5 with a gap",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
-        assert_eq!(row, ["room", "12", "40", "20", "2.0"]);
+        assert_eq!(row, ["room", "12", "3", "40", "20", "2.0"]);
     }
 }

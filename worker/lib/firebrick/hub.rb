@@ -28,6 +28,7 @@ module Firebrick
       ::ActionCable::Server::Base.prepend(PrependedServer)
       ::ActionCable::Connection::Base.prepend(PrependedConnection)
       ::ActionCable::Channel::Base.prepend(PrependedChannel)
+      ::ActionCable::Channel::Base.include(Presence)
       adapter = ::ActionCable.server.config.cable.to_h.with_indifferent_access[:adapter]
       return [] if adapter == ADAPTER
 

@@ -71,10 +71,23 @@ pub(super) struct HubAnswer {
     pub(super) stopped_all: bool,
     pub(super) stopped: Vec<String>,
     pub(super) streams: Vec<String>,
+    /// Members of streams who join or leave by this subscription, in order.
+    pub(super) presence: Vec<AnsweredPresence>,
     /// Whether the subscription was rejected.
     pub(super) rejected: bool,
     /// Whether the connection ends. The transmissions say why.
     pub(super) closed: bool,
+}
+
+/// A change of the members that the app has made.
+#[derive(Debug, Deserialize)]
+pub(super) struct AnsweredPresence {
+    /// `None`: the first stream of the subscription.
+    pub(super) stream: Option<Box<str>>,
+    /// The id with which the subscription joins, or leaves; `None`: it leaves with any id.
+    pub(super) id: Option<Box<str>>,
+    /// The info of a member that joins; `None`: the member leaves.
+    pub(super) info: Option<serde_json::Value>,
 }
 
 /// Why there is no answer.

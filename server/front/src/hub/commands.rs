@@ -9,7 +9,7 @@
 
 use super::call::{self, HubAnswer, HubOrder};
 use super::local::HubClient;
-use super::session::{CountedSubscription, HubSubscription, JoinedStream, LastOrder};
+use super::session::{CountedSubscription, HubSubscription, JoinedStream, LastOrder, SubscriptionPresence};
 use super::socket::CableSocket;
 use super::{count, now_ms};
 use cable::command::{CableCommand, HistoryRequest};
@@ -21,12 +21,12 @@ use serde::Deserialize;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The channel of `turbo_stream_from`.
-const TURBO: &str = "Turbo::StreamsChannel";
+/// The channels whose only parameter is the signed name of a stream: that of `turbo_stream_from`, and that of AnyCable's clients.
+const SIGNED: [&str; 2] = ["Turbo::StreamsChannel", "$pubsub"];
 
-/// The identifier of a subscription of Turbo.
+/// The identifier of a subscription by a signed name.
 #[derive(Deserialize)]
-struct TurboIdentifier {
+struct SignedIdentifier {
     channel: String,
     signed_stream_name: String,
 }
@@ -59,6 +59,7 @@ impl CableSocket {
         }
         let mut channels = Vec::new();
         for subscription in std::mem::take(&mut session.subscriptions) {
+            self.lose_members(&subscription);
             self.leave_streams(&subscription);
             channels.extend(subscription.channel.map(|channel| (subscription.identifier, channel)));
         }
@@ -69,17 +70,24 @@ impl CableSocket {
     pub(super) async fn execute(self: &Rc<Self>, command: CableCommand) {
         let Some(template) = self.source.template() else { return };
         match command {
-            CableCommand::Subscribe { identifier, history } => {
+            CableCommand::Subscribe { identifier, history, presence } => {
                 self.subscribe(&template, &identifier, history).await;
+                if let Some(presence) = presence.filter(|_| self.knows(&identifier)) {
+                    self.join_presence(&identifier, presence).await;
+                }
             }
             CableCommand::Unsubscribe { identifier } => self.unsubscribe(&template, &identifier).await,
             CableCommand::Perform { identifier, data } => self.perform(&template, &identifier, &data).await,
             CableCommand::History { identifier, history } => self.replay(&identifier, &history),
+            CableCommand::Join { identifier, presence } => self.join_presence(&identifier, presence).await,
+            CableCommand::Leave { identifier } => self.leave_presence(&identifier).await,
+            CableCommand::Presence { identifier, records } => self.show_presence(&identifier, records),
             CableCommand::Pong => {}
         }
     }
 
     async fn subscribe(&self, template: &Request, identifier: &str, history: Option<HistoryRequest>) {
+        let mut presence = Vec::new();
         // A second command for the same subscription has no effect, as in Action Cable.
         if !self.knows(identifier) {
             let is_full = self.session.borrow().subscriptions.len() >= self.local.hub.max_subscriptions;
@@ -93,7 +101,8 @@ impl CableSocket {
                 }
                 Some(None) => return self.reject(identifier),
                 None => {
-                    let Ok(answer) = self.ask(template, "subscribe", identifier, None, "", true).await else {
+                    let Ok(mut answer) = self.ask(template, "subscribe", identifier, None, "", true).await
+                    else {
                         return self.end("server_error", true, code::INTERNAL);
                     };
                     if self.session.borrow().left {
@@ -108,6 +117,9 @@ impl CableSocket {
                         let channel = answer.channel.clone().unwrap_or_default();
                         self.add(identifier, Some(channel), &answer.streams);
                     }
+                    if !answer.rejected {
+                        presence = std::mem::take(&mut answer.presence);
+                    }
                     self.told(answer);
                 }
             }
@@ -115,6 +127,8 @@ impl CableSocket {
         if let Some(history) = history {
             self.replay(identifier, &history);
         }
+        // Behind the missed messages, because its event comes later.
+        self.change_presence(identifier, presence).await;
     }
 
     async fn unsubscribe(&self, template: &Request, identifier: &str) {
@@ -124,6 +138,7 @@ impl CableSocket {
             at.map(|at| session.subscriptions.swap_remove(at))
         };
         let Some(subscription) = found else { return };
+        self.leave_members(&subscription);
         self.leave_streams(&subscription);
         let Some(channel) = subscription.channel else { return };
         if let Ok(answer) = self.ask(template, "unsubscribe", identifier, None, &channel, false).await {
@@ -138,7 +153,9 @@ impl CableSocket {
             return;
         };
         self.change(identifier, &mut answer);
+        let presence = std::mem::take(&mut answer.presence);
         self.told(answer);
+        self.change_presence(identifier, presence).await;
     }
 
     /// Sends the missed messages of a subscription, or says that some are no longer kept.
@@ -224,11 +241,11 @@ impl CableSocket {
         }
     }
 
-    /// Returns the stream of a subscription of Turbo, or `Some(None)` if its signature is wrong; `None` for all others.
+    /// Returns the stream of a subscription by a signed name, or `Some(None)` if its signature is wrong; `None` for all others.
     fn signed_stream(&self, identifier: &str) -> Option<Option<String>> {
         let secret = self.local.hub.secret.as_ref()?;
-        let turbo: TurboIdentifier = serde_json::from_str(identifier).ok()?;
-        (turbo.channel == TURBO).then(|| secret.verify(&turbo.signed_stream_name))
+        let signed: SignedIdentifier = serde_json::from_str(identifier).ok()?;
+        SIGNED.contains(&&*signed.channel).then(|| secret.verify(&signed.signed_stream_name))
     }
 
     fn knows(&self, identifier: &str) -> bool {
@@ -247,10 +264,10 @@ impl CableSocket {
         // Most clients have one subscription with one stream, and there are many clients: no room is kept for more.
         let mut streams: Vec<JoinedStream> = joined.collect();
         streams.shrink_to_fit();
-        let _counted = CountedSubscription::new(&self.local);
+        let (presence, _counted) = (SubscriptionPresence::default(), CountedSubscription::new(&self.local));
         let mut session = self.session.borrow_mut();
         session.subscriptions.reserve_exact(1);
-        session.subscriptions.push(HubSubscription { identifier, channel, streams, _counted });
+        session.subscriptions.push(HubSubscription { identifier, channel, streams, presence, _counted });
     }
 
     /// Changes the state and the streams of a subscription.
@@ -267,6 +284,9 @@ impl CableSocket {
             |name: &str| answer.stopped_all || answer.stopped.iter().any(|stopped| stopped == name);
         for gone in known.streams.extract_if(.., |stream| is_stopped(&stream.name)) {
             self.leave_stream(&gone.name, &known.identifier);
+        }
+        for join in known.presence.joins.extract_if(.., |join| is_stopped(&join.stream)) {
+            self.leave_member(&join);
         }
         for name in &answer.streams {
             known.streams.extend(self.join_stream(name, &known.identifier));

@@ -11,7 +11,7 @@
 //! 3. Nothing waits for longer than [`PATIENCE`]. If the old program dies, or is one that passes nothing on, the new one goes on without.
 
 use super::call::CallSource;
-use super::given::{GivenSocket, Givers, HandshakeRecord, SocketRecord, SubscriptionRecord};
+use super::given::{GivenMember, GivenSocket, Givers, HandshakeRecord, SocketRecord, SubscriptionRecord};
 use super::local::{HubClient, LocalHub};
 use super::session::{HubSubscription, Session};
 use super::socket::{CableSocket, SocketEnd};
@@ -20,7 +20,9 @@ use crate::handover::{Heirloom, SuccessorChannel};
 use cable::command::{CableProtocol, StreamPosition};
 use cable::frame::{FrameDecoder, code};
 use cable::message;
+use cable::presence::PresenceRecord;
 use cable::streams::TableRecord;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, Write};
@@ -53,6 +55,7 @@ impl CableSocket {
             identifier: subscription.identifier.to_string(),
             channel: subscription.channel.clone(),
             streams: subscription.streams.iter().map(|stream| stream.name.to_string()).collect(),
+            members: subscription.presence.joins.iter().map(GivenMember::of).collect(),
         });
         Some(SocketRecord {
             is_extended: self.protocol == CableProtocol::Extended,
@@ -70,8 +73,15 @@ impl CableSocket {
 
 /// Gives streams and clients to the program that has taken over. Nothing is published here any more, unless by Redis.
 pub(crate) async fn give_away(hub: Arc<SharedHub>, channel: Rc<SuccessorChannel>, log: impl Fn(&str)) {
-    let record = (!hub.is_shared).then(|| hub.streams().record());
-    let file = record.map(|record| written(|file| Ok(serde_json::to_writer(file, &record)?))).transpose();
+    let records = (!hub.is_shared).then(|| (hub.streams().record(), hub.present.record()));
+    let write = |(streams, members): (TableRecord, PresenceRecord)| {
+        written(|file| {
+            serde_json::to_writer(&mut *file, &streams)?;
+            // A program that does not know members does not read on.
+            Ok(serde_json::to_writer(file, &members)?)
+        })
+    };
+    let file = records.map(write).transpose();
     match file {
         Ok(file) => channel.hub_streams(file.as_ref()).await,
         Err(error) => log(&format!("hub: the streams are not handed over: {error}")),
@@ -145,9 +155,16 @@ impl SharedHub {
         };
         match heirloom {
             Heirloom::Streams(file) => {
-                if let Some(record) = file.and_then(|file| read::<TableRecord>(file).next()) {
-                    let record = record.map_err(|error| unreadable(&error))?;
+                if let Some(file) = file {
+                    let mut reader = serde_json::Deserializer::from_reader(BufReader::new(file));
+                    let record = TableRecord::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
                     self.streams().adopt(record, now_ms());
+                    match PresenceRecord::deserialize(&mut reader) {
+                        Ok(record) => self.present.adopt(record),
+                        // A program that does not know members.
+                        Err(error) if error.is_eof() => {}
+                        Err(error) => return Err(unreadable(&error)),
+                    }
                     self.open();
                 }
             }
@@ -216,6 +233,7 @@ impl CableSocket {
         self.session.replace(session);
         for subscription in record.subscriptions.drain(..) {
             self.add(&subscription.identifier, subscription.channel, &subscription.streams);
+            self.join_as_before(&subscription.identifier, subscription.members);
         }
         let session = self.session.borrow();
         session.subscriptions.iter().for_each(|subscription| self.catch_up(subscription, record.delivered));

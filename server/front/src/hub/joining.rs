@@ -5,9 +5,11 @@
 
 use super::listeners::Listener;
 use super::local::LocalHub;
+use super::present::PresenceChange;
 use super::{count, now_ms, uncount};
 use cable::event_audience::EventForm;
 use cable::event_id::{EventId, StreamSet};
+use cable::presence::{PresenceJoin, SessionKey};
 use cable::streams::StreamMessage;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +21,8 @@ pub(super) struct Listening {
     /// The place at which the client is.
     pub(super) id: Option<Claimed>,
     pub(super) refreshes: bool,
+    /// The member that the client is in one of the streams.
+    pub(super) member: Option<PresenceJoin>,
 }
 
 /// The id that a client has sent.
@@ -34,6 +38,8 @@ pub(super) struct JoinedSet {
     set: Rc<StreamSet>,
     form: EventForm,
     number: u32,
+    /// The stream in which the listener is a member, and its session.
+    member: Option<(Arc<str>, SessionKey)>,
 }
 
 /// Messages before a listener has joined, and its place.
@@ -56,7 +62,7 @@ impl LocalHub {
         form: EventForm,
         listener: Rc<dyn Listener>,
     ) -> (JoinedSet, Missed) {
-        let Listening { set, id, .. } = listening;
+        let Listening { set, id, member, .. } = listening;
         let missed = {
             let mut streams = self.hub.streams();
             let now = now_ms();
@@ -84,7 +90,11 @@ impl LocalHub {
         self.hub.counts.subscriptions.fetch_add(set.names().len() as u64, Ordering::Relaxed);
         let (set, number) = self.listeners.join(set, form, listener, &missed.now);
         count(self.counter(form));
-        (JoinedSet { local: self.clone(), set, form, number }, missed)
+        let joins = member.as_ref().map(|join| (join.stream.clone(), join.session));
+        if let Some(join) = member {
+            self.hub.change_member(PresenceChange::Join(join));
+        }
+        (JoinedSet { local: self.clone(), set, form, number, member: joins }, missed)
     }
 
     fn counter(&self, form: EventForm) -> &AtomicU64 {
@@ -105,6 +115,9 @@ impl Drop for JoinedSet {
     fn drop(&mut self) {
         let local = &self.local;
         local.listeners.leave(&self.set, self.form, self.number);
+        if let Some((stream, session)) = self.member.take() {
+            local.hub.change_member(PresenceChange::Lose(stream, session));
+        }
         let (mut streams, now) = (local.hub.streams(), now_ms());
         self.set.names().iter().for_each(|name| streams.unlisten(name, local.index, now));
         drop(streams);

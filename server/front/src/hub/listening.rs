@@ -2,16 +2,19 @@
 //!
 //! Why: a page that only listens needs no WebSocket, and no call to the app: the names of its streams are signed.
 //!
-//! Contract: only streams whose names are signed with `hub.secret` can be listened to. Without the secret the door is closed (404).
+//! Contract: only streams whose names are signed with `hub.secret` can be listened to. Without the secret the door is closed (404). A client is a member
+//! of a stream only by a token that the app has signed for it.
 
 use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
 use super::events::{self, NoEvents};
 use super::joining::{Claimed, Listening};
 use super::local::LocalHub;
-use super::{count, poll};
+use super::present::{NOT_SHARED, new_session};
+use super::{count, now_ms, poll};
 use cable::event::closing;
 use cable::event_id::{EventId, StreamSet};
 use cable::event_query::EventQuery;
+use cable::presence::PresenceJoin;
 use cable::signed::SignedNames;
 use handler::{Body, Exchange, Request, Response};
 use std::rc::Rc;
@@ -75,7 +78,38 @@ impl LocalHub {
             std::str::from_utf8(id).ok().and_then(EventId::parse).map_or(Claimed::Unknown, Claimed::Id)
         });
         let polls = query.polls || prefers_json(request);
-        Ok((Listening { set: StreamSet::new(names), id, refreshes: query.refreshes }, polls))
+        let set = StreamSet::new(names);
+        let member = match &query.presence {
+            Some(token) if request.method() != b"HEAD" => Some(self.member(token, secret, &set)?),
+            _ => None,
+        };
+        Ok((Listening { set, id, refreshes: query.refreshes, member }, polls))
+    }
+
+    /// Returns the member that a client is by its token.
+    fn member(
+        &self,
+        token: &str,
+        secret: &SignedNames,
+        set: &StreamSet,
+    ) -> Result<PresenceJoin, Box<Response>> {
+        let refused = |status, why: &str| {
+            count(&self.hub.counts.rejected);
+            Box::new(refusal(status, why))
+        };
+        if self.hub.is_shared {
+            return Err(refused(501, NOT_SHARED));
+        }
+        let token = secret.presence(token, now_ms() / 1000).map_err(|why| refused(403, why))?;
+        let Some(at) = set.place(&token.stream) else {
+            return Err(refused(400, "the presence token is for a stream that is not listened to"));
+        };
+        let (stream, id, info) = (set.names()[at].clone(), token.id.into(), token.info.to_string().into());
+        let join = PresenceJoin { stream, id, info, session: new_session(), is_vouched: true };
+        match self.hub.present.table().check(&join) {
+            Ok(()) => Ok(join),
+            Err(refusal) => Err(refused(503, &refusal.to_string())),
+        }
     }
 }
 

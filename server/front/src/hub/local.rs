@@ -194,6 +194,9 @@ impl LocalHub {
             tokio::time::sleep(BEAT / PARTS as u32).await;
             part = (part + 1) % PARTS;
             let now = now_ms();
+            if self.index == 0 {
+                self.hub.let_members_expire();
+            }
             if self.index == 0 && part == 0 {
                 self.hub.streams().expire(now);
             }

@@ -15,7 +15,8 @@
 //! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]).
 //! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]).
 //! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
-//! 8. Without `hub.path` none of this exists.
+//! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
+//! 9. Without `hub.path` none of this exists.
 
 mod call;
 mod commands;
@@ -30,6 +31,8 @@ mod listening;
 pub(crate) mod local;
 mod mercure;
 mod poll;
+mod presence;
+mod present;
 mod publish;
 mod report;
 mod session;
@@ -44,11 +47,18 @@ use given::{GivenSocket, Givers};
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
 use mercure::MercureDoor;
+use present::{PresenceOrder, PresentStreams};
 use settings::Settings;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+/// Work for the task that publishes.
+enum DeskOrder {
+    Publish(PublishOrder),
+    Presence(PresenceOrder),
+}
 
 /// A message that a thread of the front publishes, and where the thread waits for its epoch and offset.
 pub(super) struct PublishOrder {
@@ -109,8 +119,10 @@ pub(crate) struct SharedHub {
     may_publish: watch::Sender<bool>,
     mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
     /// Messages of the front's own threads, which get their numbers where those of the app's processes do.
-    orders: mpsc::UnboundedSender<PublishOrder>,
-    ordered: Mutex<Option<mpsc::UnboundedReceiver<PublishOrder>>>,
+    orders: mpsc::UnboundedSender<DeskOrder>,
+    ordered: Mutex<Option<mpsc::UnboundedReceiver<DeskOrder>>>,
+    present: PresentStreams,
+    presence_claims: bool,
     /// The clients of the other program that are not adopted yet; one more while it may send others, which `has_all` says.
     adopting: AtomicUsize,
     has_all: AtomicBool,
@@ -183,6 +195,8 @@ impl SharedHub {
             next: AtomicUsize::new(0),
             mailboxes,
             orders,
+            present: PresentStreams::new(settings),
+            presence_claims: settings.hub.presence_claims,
             ordered: Mutex::new(Some(ordered)),
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
@@ -207,7 +221,8 @@ impl SharedHub {
     async fn order(&self, stream: &'static str, payload: String) -> Result<(), String> {
         let (answer, answered) = oneshot::channel();
         let stopping = || "the server is stopping".to_owned();
-        self.orders.send(PublishOrder { stream, payload, answer }).map_err(|_| stopping())?;
+        let order = DeskOrder::Publish(PublishOrder { stream, payload, answer });
+        self.orders.send(order).map_err(|_| stopping())?;
         answered.await.map_err(|_| stopping())?.map(drop)
     }
 

@@ -4,9 +4,10 @@
 //! idle connection holds no buffer.
 
 use super::shared::SharedStreams;
-use super::{PublishOrder, SharedHub};
+use super::{DeskOrder, PublishOrder, SharedHub};
 use bytes::{Buf, BytesMut};
 use cable::position_query::PositionQuery;
+use cable::presence_query::PresenceQuery;
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
@@ -124,11 +125,19 @@ impl PublishingDesk {
     }
 }
 
-/// Publishes the messages of the front's own threads.
-async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedReceiver<PublishOrder>>) {
+/// Publishes the messages of the front's own threads, and lets members come and go.
+async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedReceiver<DeskOrder>>) {
     let Some(mut ordered) = ordered else { return };
     desk.hub.may_publish().await;
-    while let Some(PublishOrder { stream, payload, answer }) = ordered.recv().await {
+    while let Some(order) = ordered.recv().await {
+        let PublishOrder { stream, payload, answer } = match order {
+            DeskOrder::Publish(order) => order,
+            // Another program has the members when this one is closing.
+            DeskOrder::Presence(order) => {
+                desk.hub.attend(order, desk.is_closing.get());
+                continue;
+            }
+        };
         if desk.is_closing.get() {
             let _ = answer.send(Err("the server is stopping".to_owned()));
             continue;
@@ -192,6 +201,25 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
             }
             let answer = match question.streams(&bytes) {
                 Ok(set) => format!("OK {}\n", desk.hub.position(&set)),
+                Err(why) => format!("ERROR {why}\n"),
+            };
+            bytes.advance(question.length());
+            stream.write_all(answer.as_bytes()).await?;
+            continue;
+        }
+        let question = match PresenceQuery::parse(&bytes) {
+            Ok(question) => question,
+            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
+        };
+        if let Some(question) = question {
+            if bytes.len() < question.length() {
+                if !more(&mut stream, &mut bytes).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let answer = match question.stream(&bytes).and_then(|name| desk.hub.present_in(name)) {
+                Ok(text) => text,
                 Err(why) => format!("ERROR {why}\n"),
             };
             bytes.advance(question.length());

@@ -12,6 +12,7 @@ impl SharedHub {
             let streams = self.streams();
             (streams.len() as u64, streams.bytes() as u64)
         };
+        let members = self.present.members() as u64;
         let counts = &self.counts;
         HubSnapshot {
             clients: of(&counts.clients),
@@ -21,6 +22,7 @@ impl SharedHub {
             accepted: of(&counts.accepted),
             subscriptions: of(&counts.subscriptions),
             streams,
+            members,
             history_bytes,
             published: of(&counts.published),
             sent: of(&counts.sent),
@@ -39,6 +41,7 @@ impl SharedHub {
     pub(crate) fn report(&self, limit: usize) -> HubReport {
         let streams = self.streams().busiest(limit);
         let streams = streams.into_iter().map(|stream| HubStream {
+            members: self.present.total(&stream.name) as u64,
             name: stream.name.to_string(),
             listeners: stream.listeners,
             published: stream.published,

@@ -3,6 +3,7 @@
 use super::call::{self, HubOrder};
 use super::local::LocalHub;
 use super::{count, uncount};
+use cable::presence::{PresenceJoin, SessionKey};
 use handler::Request;
 use std::rc::Rc;
 
@@ -18,13 +19,29 @@ pub(super) struct Session {
     pub(super) left: bool,
 }
 
+impl Session {
+    pub(super) fn subscription(&mut self, identifier: &str) -> Option<&mut HubSubscription> {
+        self.subscriptions.iter_mut().find(|known| *known.identifier == *identifier)
+    }
+}
+
 /// A subscription in force.
 pub(super) struct HubSubscription {
     pub(super) identifier: Rc<str>,
     /// The variables of the channel; `None` for one that the app does not know of.
     pub(super) channel: Option<Box<str>>,
     pub(super) streams: Vec<JoinedStream>,
+    /// The members that the client is by this subscription, at most one of a stream.
+    pub(super) presence: SubscriptionPresence,
     pub(super) _counted: CountedSubscription,
+}
+
+/// The members that a client is by a subscription. It takes little room for the many that are none.
+#[derive(Default)]
+pub(super) struct SubscriptionPresence {
+    /// A number that no other subscription has; 0 as long as it has been no member.
+    pub(super) session: SessionKey,
+    pub(super) joins: Vec<PresenceJoin>,
 }
 
 /// A stream of a subscription, and the offset after which its messages come by themselves.

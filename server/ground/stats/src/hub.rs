@@ -20,6 +20,8 @@ figures! {
         subscriptions: u64 = gauge("firebrick_hub_subscriptions"; "Subscriptions in force"),
         /// Streams with listeners or kept messages.
         streams: u64 = gauge("firebrick_hub_streams"; "Streams with listeners or kept messages"),
+        /// Members who are present in streams.
+        members: u64 = gauge("firebrick_hub_members"; "Members who are present in streams"),
         /// Memory of kept messages, including bookkeeping.
         history_bytes: u64 = gauge("firebrick_hub_history_bytes"; "Memory of kept messages of streams"),
         /// Messages that the app has published.
@@ -58,6 +60,9 @@ pub struct HubReport {
 pub struct HubStream {
     pub name: String,
     pub listeners: u64,
+    /// Members who are present.
+    #[serde(default)]
+    pub members: u64,
     /// Messages since it is known.
     pub published: u64,
     /// Messages that are kept, and their bytes.

@@ -1,9 +1,11 @@
-//! Commands of clients, in JSON: `actioncable-v1-json` of Rails, and `actioncable-v1-ext-json`, which adds requests for history.
+//! Commands of clients, in JSON: `actioncable-v1-json` of Rails, and `actioncable-v1-ext-json`, which adds requests for history and
+//! presence.
 //!
 //! Contract: a command that cannot be read is an error that names the field. The size of a command is bounded by the frame that
 //! carries it; a request for history names at most [`MOST_POSITIONS`] streams.
 
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The most streams in a request for history.
@@ -53,12 +55,22 @@ pub struct HistoryRequest {
     pub streams: BTreeMap<String, StreamPosition>,
 }
 
+/// The member that a client joins as.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PresenceRequest {
+    pub id: String,
+    /// JSON, or a text that is a token of the app ([`crate::presence_token`]).
+    #[serde(default)]
+    pub info: Value,
+}
+
 /// A command of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CableCommand {
     Subscribe {
         identifier: String,
         history: Option<HistoryRequest>,
+        presence: Option<PresenceRequest>,
     },
     Unsubscribe {
         identifier: String,
@@ -72,6 +84,19 @@ pub enum CableCommand {
         identifier: String,
         history: HistoryRequest,
     },
+    Join {
+        identifier: String,
+        presence: PresenceRequest,
+    },
+    /// The client leaves the members of the subscription.
+    Leave {
+        identifier: String,
+    },
+    /// The question for the members; without `records` only for their number.
+    Presence {
+        identifier: String,
+        records: bool,
+    },
     /// The answer to a ping, which some clients send.
     Pong,
 }
@@ -80,8 +105,20 @@ pub enum CableCommand {
 struct WrittenCommand {
     command: String,
     identifier: Option<String>,
-    data: Option<String>,
+    /// A text, or an object of a question for members.
+    data: Option<Value>,
     history: Option<HistoryRequest>,
+    /// It may lack the id in a command that needs none.
+    presence: Option<Value>,
+}
+
+impl WrittenCommand {
+    /// Returns the member, if the command names one.
+    fn member(&mut self) -> Result<Option<PresenceRequest>, String> {
+        let Some(presence) = self.presence.take() else { return Ok(None) };
+        let member = serde_json::from_value(presence);
+        member.map(Some).map_err(|error| format!("\"presence\" of the command {:?}: {error}", self.command))
+    }
 }
 
 impl CableCommand {
@@ -90,8 +127,12 @@ impl CableCommand {
     /// # Errors
     /// The text is not JSON, a field is missing, or the command is unknown.
     pub fn parse(text: &str) -> Result<CableCommand, String> {
-        let written: WrittenCommand =
+        let mut written: WrittenCommand =
             serde_json::from_str(text).map_err(|error| format!("a command that cannot be read: {error}"))?;
+        let member = match written.command.as_str() {
+            "subscribe" | "join" => written.member()?,
+            _ => None,
+        };
         let lacks = |field: &str| format!("the command {:?} lacks {field:?}", written.command);
         if written.history.as_ref().is_some_and(|history| history.streams.len() > MOST_POSITIONS) {
             return Err(format!("a request for history names more than {MOST_POSITIONS} streams"));
@@ -99,18 +140,33 @@ impl CableCommand {
         let identifier = || written.identifier.clone().ok_or_else(|| lacks("identifier"));
         match written.command.as_str() {
             "subscribe" => {
-                Ok(CableCommand::Subscribe { identifier: identifier()?, history: written.history })
+                let identifier = identifier()?;
+                Ok(CableCommand::Subscribe { identifier, history: written.history, presence: member })
             }
             "unsubscribe" => Ok(CableCommand::Unsubscribe { identifier: identifier()? }),
             "message" => {
                 let identifier = identifier()?;
-                let data = written.data.ok_or_else(|| lacks("data"))?;
-                Ok(CableCommand::Perform { identifier, data })
+                match written.data {
+                    Some(Value::String(data)) => Ok(CableCommand::Perform { identifier, data }),
+                    Some(_) => Err("\"data\" of the command \"message\" is not a text".to_owned()),
+                    None => Err(lacks("data")),
+                }
             }
             "history" => {
                 let identifier = identifier()?;
                 let history = written.history.ok_or_else(|| lacks("history"))?;
                 Ok(CableCommand::History { identifier, history })
+            }
+            "join" => {
+                let identifier = identifier()?;
+                let presence = member.ok_or_else(|| lacks("presence"))?;
+                Ok(CableCommand::Join { identifier, presence })
+            }
+            "leave" => Ok(CableCommand::Leave { identifier: identifier()? }),
+            "presence" => {
+                let records = written.data.as_ref().and_then(|data| data.get("return_records"));
+                let records = records != Some(&Value::Bool(false));
+                Ok(CableCommand::Presence { identifier: identifier()?, records })
             }
             "pong" => Ok(CableCommand::Pong),
             other => Err(format!("an unknown command: {other:?}")),
@@ -121,6 +177,7 @@ impl CableCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn commands_are_read() {
@@ -129,7 +186,7 @@ mod tests {
         let quoted = serde_json::to_string(&identifier).unwrap();
         assert_eq!(
             read(&format!(r#"{{"command":"subscribe","identifier":{quoted}}}"#)),
-            CableCommand::Subscribe { identifier: identifier.clone(), history: None }
+            CableCommand::Subscribe { identifier: identifier.clone(), history: None, presence: None }
         );
         assert_eq!(
             read(&format!(r#"{{"command":"message","identifier":{quoted},"data":"{{}}"}}"#)),
@@ -147,6 +204,39 @@ mod tests {
     }
 
     #[test]
+    fn commands_about_members_are_read() {
+        let read = |text: &str| CableCommand::parse(text).unwrap();
+        let identifier = || "i".to_owned();
+        let ann = PresenceRequest { id: "ann".to_owned(), info: json!({ "name": "Ann" }) };
+        assert_eq!(
+            read(r#"{"command":"join","identifier":"i","presence":{"id":"ann","info":{"name":"Ann"}}}"#),
+            CableCommand::Join { identifier: identifier(), presence: ann.clone() }
+        );
+        assert_eq!(
+            read(r#"{"command":"subscribe","identifier":"i","presence":{"id":"ann","info":{"name":"Ann"}}}"#),
+            CableCommand::Subscribe { identifier: identifier(), history: None, presence: Some(ann) }
+        );
+        let bob = PresenceRequest { id: "bob".to_owned(), info: Value::Null };
+        assert_eq!(
+            read(r#"{"command":"join","identifier":"i","presence":{"id":"bob"}}"#),
+            CableCommand::Join { identifier: identifier(), presence: bob }
+        );
+        for text in [
+            r#"{"command":"leave","identifier":"i"}"#,
+            r#"{"command":"leave","identifier":"i","presence":{"id":"ann"}}"#,
+            r#"{"command":"leave","identifier":"i","presence":{}}"#,
+        ] {
+            assert_eq!(read(text), CableCommand::Leave { identifier: identifier() });
+        }
+        for (data, records) in
+            [("{}", true), ("null", true), (r#"{"return_records":false}"#, false), ("\"x\"", true)]
+        {
+            let text = format!(r#"{{"command":"presence","identifier":"i","data":{data}}}"#);
+            assert_eq!(read(&text), CableCommand::Presence { identifier: identifier(), records }, "{data}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let many = (0..65).map(|at| format!(r#""{at}":{{"epoch":"e","offset":1}}"#)).collect::<Vec<_>>();
         let many = format!(
@@ -159,6 +249,16 @@ mod tests {
             (r#"{"command":"subscribe"}"#, "lacks \"identifier\""),
             (r#"{"command":"message","identifier":"i"}"#, "lacks \"data\""),
             (r#"{"command":"history","identifier":"i"}"#, "lacks \"history\""),
+            (r#"{"command":"message","identifier":"i","data":{}}"#, "not a text"),
+            (r#"{"command":"join","identifier":"i"}"#, "lacks \"presence\""),
+            (r#"{"command":"join","identifier":"i","presence":{"info":1}}"#, "missing field `id`"),
+            (
+                r#"{"command":"join","identifier":"i","presence":{"id":7}}"#,
+                "\"presence\" of the command \"join\"",
+            ),
+            (r#"{"command":"join","presence":{"id":"7"}}"#, "lacks \"identifier\""),
+            (r#"{"command":"leave"}"#, "lacks \"identifier\""),
+            (r#"{"command":"presence"}"#, "lacks \"identifier\""),
             (r#"{"command":"fly","identifier":"i"}"#, "unknown command: \"fly\""),
             (many.as_str(), "more than 64 streams"),
         ] {

@@ -3,8 +3,10 @@
 //! Contract:
 //! 1. The data of an event is the text of a message that is a JSON string, so Turbo Streams arrive as HTML, and the JSON of any other
 //!    message. A carriage return in it arrives as a line feed, because the format ends lines by both.
-//! 2. Nothing in a message can begin another field or event.
+//! 2. An event of members has the type `presence`, and its data is the JSON of the event.
+//! 3. Nothing in a message can begin another field or event.
 
+use crate::presence_event::event_of;
 use crate::streams::StreamMessage;
 use bytes::Bytes;
 use serde_json::json;
@@ -55,10 +57,22 @@ pub fn data(payload: &str) -> Cow<'_, str> {
     Cow::Borrowed(payload)
 }
 
+/// Returns the event of a message, with the id after it.
+pub fn of_message(message: &StreamMessage, id: &str) -> Bytes {
+    match event_of(&message.payload) {
+        Some(presence) => event(id, Some("presence"), presence),
+        None => event(id, None, &data(&message.payload)),
+    }
+}
+
 /// Returns a message as an object of JSON.
 pub fn object(message: &StreamMessage) -> Bytes {
-    let stream = json!(&*message.stream);
-    format!("{{\"stream\":{stream},\"offset\":{},\"data\":{}}}", message.offset, message.payload).into()
+    let (stream, offset) = (json!(&*message.stream), message.offset);
+    let (kind, data) = match event_of(&message.payload) {
+        Some(presence) => ("\"type\":\"presence\",", presence),
+        None => ("", &*message.payload),
+    };
+    format!("{{\"stream\":{stream},\"offset\":{offset},{kind}\"data\":{data}}}").into()
 }
 
 fn field(text: &mut String, name: &str, value: &str) {
@@ -171,6 +185,25 @@ pub(crate) mod tests {
         };
         let read: serde_json::Value = serde_json::from_slice(&object(&message)).unwrap();
         assert_eq!(read, json!({ "stream": "a \"b\"", "offset": 3, "data": { "said": 1 } }));
+    }
+
+    #[test]
+    fn events_of_members_have_a_type() {
+        let message = StreamMessage {
+            stream: "room".into(),
+            offset: 3,
+            at: 0,
+            epoch: "e".into(),
+            payload: crate::presence_event::left("7").into(),
+        };
+        let event = json!({ "type": "leave", "id": "7" });
+        let read: serde_json::Value = serde_json::from_slice(&object(&message)).unwrap();
+        assert_eq!(read, json!({ "stream": "room", "offset": 3, "type": "presence", "data": event }));
+        let events = seen(std::str::from_utf8(&of_message(&message, "e:1")).unwrap());
+        assert_eq!(
+            events,
+            [("e:1".to_owned(), "presence".to_owned(), "{\"type\":\"leave\",\"id\":\"7\"}".to_owned())]
+        );
     }
 
     proptest! {

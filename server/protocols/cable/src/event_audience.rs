@@ -128,7 +128,7 @@ impl<K: Copy + Eq + Hash> EventAudiences<K> {
 /// Returns a message in a form, with the id after it.
 pub fn formed(message: &StreamMessage, form: EventForm, id: &str) -> Bytes {
     match form {
-        EventForm::Event => event::event(id, None, &event::data(&message.payload)),
+        EventForm::Event => event::of_message(message, id),
         EventForm::Object => event::object(message),
     }
 }

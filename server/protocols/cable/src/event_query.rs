@@ -1,4 +1,4 @@
-//! The query of a request for events: `stream=SIGNED&stream=SIGNED&last_event_id=ID&poll&refresh`.
+//! The query of a request for events: `stream=SIGNED&stream=SIGNED&last_event_id=ID&presence=TOKEN&poll&refresh`.
 //!
 //! Contract: unknown parameters are ignored. `+` is a plus sign, because signed names are in Base64 and have no blanks.
 
@@ -19,6 +19,8 @@ pub struct EventQuery {
     pub streams: Vec<String>,
     /// The id at which the client is; `None` if it is empty, too.
     pub last_event_id: Option<String>,
+    /// The token of the member that the client is in one of the streams ([`crate::presence_token`]).
+    pub presence: Option<String>,
     /// Long polling.
     pub polls: bool,
     /// A gap is a message to Turbo, which loads its page again.
@@ -47,6 +49,7 @@ impl EventQuery {
                     read.streams.push(value()?);
                 }
                 b"last_event_id" => read.last_event_id = Some(value()?).filter(|id| !id.is_empty()),
+                b"presence" => read.presence = Some(value()?).filter(|token| !token.is_empty()),
                 b"poll" => read.polls = value()? != "0",
                 b"refresh" => read.refreshes = value()? != "0",
                 _ => {}
@@ -66,10 +69,14 @@ mod tests {
 
     #[test]
     fn parameters_are_read() {
-        let read = EventQuery::parse(b"stream=ab%2B%3D--1&x=%zz&stream=c+d&last_event_id=e%3A1&poll", 2);
+        let read = EventQuery::parse(
+            b"stream=ab%2B%3D--1&x=%zz&stream=c+d&last_event_id=e%3A1&presence=a+b--1&poll",
+            2,
+        );
         let expected = EventQuery {
             streams: vec!["ab+=--1".to_owned(), "c+d".to_owned()],
             last_event_id: Some("e:1".to_owned()),
+            presence: Some("a+b--1".to_owned()),
             polls: true,
             refreshes: false,
         };
@@ -90,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_query_is_safe(query in "(stream|poll|refresh|last_event_id|[a&=%]){0,8}[\\x00-\\x7f]{0,20}") {
+        fn any_query_is_safe(query in "(stream|poll|refresh|last_event_id|presence|[a&=%]){0,8}[\\x00-\\x7f]{0,20}") {
             if let Ok(read) = EventQuery::parse(query.as_bytes(), 3) {
                 prop_assert!((1..=3).contains(&read.streams.len()));
             }

@@ -8,6 +8,8 @@
 //! Contract: the answer comes when the message has its number, so a process that publishes twice sees its messages in order. After an
 //! error in the first line the connection ends; other errors concern one message.
 
+use crate::presence_event::event_of;
+
 /// The most bytes of a stream's name.
 pub const LONGEST_NAME: usize = 4 << 10;
 /// The most bytes of a payload.
@@ -44,7 +46,7 @@ impl PublicationHead {
         let Some(end) = line_end(bytes)? else { return Ok(None) };
         let wrong = || {
             format!(
-                "expected PUBLISH and two lengths, or POSITION and one; found {:?}",
+                "expected PUBLISH and two lengths, or POSITION or PRESENCE and one; found {:?}",
                 bytes[..end].escape_ascii().to_string()
             )
         };
@@ -77,7 +79,7 @@ impl PublicationHead {
     /// Returns name and payload of a complete publication that begins with this head.
     ///
     /// # Errors
-    /// The name is empty or not UTF-8, or the payload is not JSON.
+    /// The name is empty or not UTF-8, or the payload is not JSON, or looks like an event about members.
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a str, &'a str), String> {
         let (name, payload) = bytes[self.line..self.length()].split_at(self.name);
         let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
@@ -87,6 +89,11 @@ impl PublicationHead {
             .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
         let payload =
             std::str::from_utf8(payload).map_err(|error| format!("the message for {name:?}: {error}"))?;
+        if event_of(payload).is_some() {
+            return Err(format!(
+                "the message for {name:?} begins with \"$presence\", the key of events about members"
+            ));
+        }
         Ok((name, payload))
     }
 }
@@ -124,6 +131,7 @@ mod tests {
         for wrong in ["", "{", "1,2", "{}}", "nul"] {
             assert!(split("room", wrong).unwrap_err().contains("is not JSON"), "{wrong}");
         }
+        assert!(split("room", "{\"$presence\":{}}").unwrap_err().contains("events about members"));
     }
 
     proptest! {

@@ -26,14 +26,27 @@ impl SignedNames {
 
     /// Returns the name if the signature is right. A name with a purpose or an expiry is not one of Turbo.
     pub fn verify(&self, signed: &str) -> Option<String> {
+        serde_json::from_slice(&self.data(signed)?).ok()
+    }
+
+    /// Returns the JSON that was signed, if the signature is right.
+    pub(crate) fn data(&self, signed: &str) -> Option<Vec<u8>> {
         let (data, digest) = signed.rsplit_once("--")?;
         let digest: [u8; 32] = text::from_hex(digest)?;
         if !self.0.has_signed(data, &digest) {
             return None;
         }
-        let decoded = STANDARD.decode(data).or_else(|_| URL_SAFE.decode(data)).ok()?;
-        serde_json::from_slice(&decoded).ok()
+        STANDARD.decode(data).or_else(|_| URL_SAFE.decode(data)).ok()
     }
+}
+
+/// Signs JSON as Rails does.
+#[cfg(test)]
+pub(crate) fn signed(secret: &str, json: &str) -> String {
+    let data = STANDARD.encode(json);
+    let digest = SecretKey::new(secret).sign(&data);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{data}--{hex}")
 }
 
 #[cfg(test)]
@@ -47,6 +60,7 @@ mod tests {
     fn a_name_signed_by_rails_is_verified() {
         let names = SignedNames::new("secret");
         assert_eq!(names.verify(SIGNED).as_deref(), Some("room:1"));
+        assert_eq!(signed("secret", "\"room:1\""), SIGNED);
         assert_eq!(SignedNames::new("another").verify(SIGNED), None);
         for wrong in ["", "--", "InJvb206MSI=", "InJvb206MSI=--", "InJvb206MSI=--zz", "InJvb206MiI=--00"] {
             assert_eq!(names.verify(wrong), None, "{wrong}");

@@ -9,7 +9,7 @@ module Firebrick
       HEADERS = { "content-type" => "application/json", "firebrick-hub" => "1" }.freeze
 
       def initialize
-        @fields = { transmissions: [], streams: [], stopped: [] }
+        @fields = { transmissions: [], streams: [], stopped: [], presence: [] }
       end
 
       def transmit(text)
@@ -32,6 +32,16 @@ module Firebrick
       def stop_all
         @fields[:streams].clear
         @fields[:stopped_all] = true
+      end
+
+      # Without a stream, it is the first that has begun in this call, and else the first of the channel.
+      def join(stream, id, info)
+        @fields[:presence] << { stream: stream || @fields[:streams].first, id: id, info: info }
+      end
+
+      # Without an id, the channel leaves as any member.
+      def leave(stream, id)
+        @fields[:presence] << { stream: stream, id: id }
       end
 
       # Adds fields: `connection`, `channel`, `remote`, `rejected`. nil leaves one out.

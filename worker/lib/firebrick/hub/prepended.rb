@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "firebrick/hub/streams"
+
 module Firebrick
   module Hub
     # Answers the front's calls instead of opening a WebSocket.
@@ -25,6 +27,36 @@ module Firebrick
 
         transmit(type: ::ActionCable::INTERNAL[:message_types][:disconnect], reason: reason, reconnect: reconnect)
         firebrick_answer.close
+      end
+    end
+
+    # The members of a channel's streams, who are here (docs/live-pages.md).
+    #
+    # Contract: the front carries the calls out when the action has ended, in their order. A refusal
+    # is a `presence` message of the type `error` to the client.
+    module Presence
+      # Makes the client a member of a stream, by default of the first one that has begun in this action, and else of
+      # the channel's first. A channel can say the defaults of all its actions by `user_presence_id` and
+      # `user_presence_info`.
+      # info:: can be written as JSON
+      def join_presence(stream = nil, id: nil, info: nil)
+        id = user_presence_id if id.nil? && respond_to?(:user_presence_id, true)
+        raise ArgumentError, "#{self.class.name}: join_presence needs an id, or a method user_presence_id" if id.nil?
+
+        info = respond_to?(:user_presence_info, true) ? user_presence_info : {} if info.nil?
+        presence_answer.join(stream && Hub.stream_name(stream), id.to_s, info)
+      end
+
+      # Ends the membership of the client; with an id only if it is that of the member.
+      def leave_presence(id = nil, stream: nil)
+        presence_answer.leave(stream && Hub.stream_name(stream), id&.to_s)
+      end
+
+      private
+
+      def presence_answer
+        firebrick_answer or
+          raise Refused, "#{self.class.name}: presence needs Firebrick's hub, hub.path in firebrick.toml"
       end
     end
 

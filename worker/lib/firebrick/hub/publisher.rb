@@ -52,16 +52,27 @@ module Firebrick
         @lock.synchronize { read(exchange(text)) }.first
       end
 
+      # Returns the members of a stream, by id with their info.
+      def presence(stream)
+        text = "PRESENCE #{stream.bytesize}\n".b << stream.b
+        json = @lock.synchronize do
+          exchange(text) { |line| @socket.read(Integer(read(line).first)) || raise(EOFError, "the server has ended") }
+        end
+        JSON.parse(json)
+      end
+
       def close
         @lock.synchronize { disconnect }
       end
 
       private
 
+      # Returns the first line of the answer, or what the block makes of it.
       def exchange(text)
         deadline = now + (@reached ? PATIENCE : IMPATIENCE)
         begin
-          ask(text)
+          line = ask(text)
+          block_given? ? yield(line) : line
         rescue EOFError, SystemCallError => e
           disconnect
           raise Unreachable.new(@path, e) unless GONE.include?(e.class) && now < deadline

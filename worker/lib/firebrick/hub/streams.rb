@@ -28,36 +28,57 @@ module Firebrick
         publisher.position(streams.map { |stream| stream_name(stream) })
       end
 
+      # Returns the members of a stream, by id with their info.
+      def presence(stream)
+        publisher.presence(stream_name(stream))
+      end
+
+      # Returns a token by which a page may be this member of a stream, without a channel of the app.
+      # info::       can be written as JSON
+      # expires_in:: seconds in which one may join by it; by default always
+      def presence_token(stream, id:, info: {}, expires_in: nil)
+        member = { stream: stream_name(stream), id: id.to_s, info: info }
+        member[:until] = Time.now.to_i + Integer(expires_in) if expires_in
+        sign({ presence: member })
+      end
+
       # Returns the address of these streams as Server-Sent Events.
       # position:: what the page has already; by default everything up to now
+      # presence:: the token of the member that the page is in one of the streams
       # refresh::  whether Turbo loads the page again after a gap
       # path::     the mount path of Action Cable, or hub.path
-      def events_path(*streams, position: nil, refresh: false, path: mount_path)
+      def events_path(*streams, position: nil, presence: nil, refresh: false, path: mount_path)
         position ||= self.position(*streams)
         query = streams.map { |stream| ["stream", signed_stream_name(stream)] } << ["last_event_id", position]
+        query << ["presence", presence] if presence
         query << %w[refresh 1] if refresh
         "#{path.chomp('/')}/events?#{URI.encode_www_form(query)}"
       end
 
       # Returns the name with its signature, as Turbo signs it.
       def signed_stream_name(stream)
-        name = stream_name(stream)
-        return ::Turbo.signed_stream_verifier.generate(name) if turbo?
-
-        secret = ENV.fetch(SECRET) do
-          raise KeyError, "no secret to sign the name of a stream: set #{SECRET} for the server and its app"
-        end
-        data = [JSON.generate(name)].pack("m0")
-        "#{data}--#{OpenSSL::HMAC.hexdigest('SHA256', secret, data)}"
+        sign(stream_name(stream))
       end
 
-      private
-
+      # Returns the name of a stream.
       def stream_name(stream)
         return stream.map { |part| stream_name(part) }.join(":") if stream.is_a?(Array)
         return stream.to_gid_param if stream.respond_to?(:to_gid_param)
 
         stream.respond_to?(:to_param) ? stream.to_param : stream.to_s
+      end
+
+      private
+
+      # Signs what can be written as JSON, as Turbo does.
+      def sign(value)
+        return ::Turbo.signed_stream_verifier.generate(value) if turbo?
+
+        secret = ENV.fetch(SECRET) do
+          raise KeyError, "no secret to sign the name of a stream: set #{SECRET} for the server and its app"
+        end
+        data = [JSON.generate(value)].pack("m0")
+        "#{data}--#{OpenSSL::HMAC.hexdigest('SHA256', secret, data)}"
       end
 
       def turbo?

@@ -121,6 +121,35 @@ section! { Category::Hub;
         flags: &[long("hub-history-memory", "SIZE")],
         default: "64MiB",
     }
+    /// How long a member of a stream whose connection broke stays
+    presence_expiry: Duration = Period { min: Duration::ZERO, max: Duration::from_secs(3_600) }, {
+        key: "hub.presence_expiry",
+        flags: &[long("hub-presence-expiry", "TIME")],
+        default: "15s",
+        more: "Others do not notice a client that joins again within this time.",
+        known_as: &["presence_ttl"],
+    }
+    /// Maximum number of members of a stream
+    presence_members: u32 = Count { min: 0, max: 100_000 }, {
+        key: "hub.presence_members",
+        flags: &[long("hub-presence-members", "NUMBER")],
+        default: "1000",
+        more: "Further ones are refused. 0: there is no presence.",
+    }
+    /// Memory for the members of all streams
+    presence_memory: u64 = Size { min: 0, max: 1 << 40 }, {
+        key: "hub.presence_memory",
+        flags: &[long("hub-presence-memory", "SIZE")],
+        default: "16MiB",
+        more: "Beyond it further members are refused.",
+    }
+    /// Clients of channels may join as members by themselves, with any id
+    presence_claims: bool = Switch, {
+        key: "hub.presence_claims",
+        flags: &[bare("hub-presence-claims", "true")],
+        default: "false",
+        more: "Without it the app says who a client is: by join_presence in the channel, or by a presence token.",
+    }
     /// Maximum size of a message from a client
     max_message: u64 = Size { min: 1 << 10, max: 1 << 20 }, {
         key: "hub.max_message",

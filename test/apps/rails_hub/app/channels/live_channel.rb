@@ -36,6 +36,14 @@ class LiveChannel < ApplicationCable::Channel
     stop_all_streams
   end
 
+  def enter(data)
+    join_presence(*data["stream"], id: data["id"] || user, info: data["info"] || { "name" => user })
+  end
+
+  def go(data)
+    leave_presence(data["id"])
+  end
+
   def show
     transmit(connection.seen)
   end
