@@ -32,16 +32,22 @@ class ReleaseTest < Case
     out
   end
 
-  # A clone of the last commit, with the changes of this checkout committed.
+  # A repository with the files of this checkout, committed.
   def clone
     folder = File.join(@dir, "clone")
-    run!("git", "clone", "--quiet", "--local", "--no-hardlinks", ROOT, folder)
-    names = run!("git", "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0").select { |name| File.file?(File.join(ROOT, name)) }
-    names.each { |name| FileUtils.mkdir_p(File.dirname(File.join(folder, name))) && FileUtils.cp(File.join(ROOT, name), File.join(folder, name)) }
+    sources.each { |name| FileUtils.mkdir_p(File.dirname(File.join(folder, name))) && FileUtils.cp(File.join(ROOT, name), File.join(folder, name)) }
+    run!("git", "init", "--quiet", folder)
     %w[user.name user.email].each { |key| run!("git", "config", key, "release@example.com", dir: folder) }
-    run!("git", "add", "--all", dir: folder)
-    run!("git", "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "Changes", dir: folder)
+    run!("git", "add", "--all", "--force", dir: folder)
+    run!("git", "commit", "--quiet", "--no-gpg-sign", "-m", "All", dir: folder)
     folder
+  end
+
+  # The checkout may belong to another user, or come without git's files.
+  def sources
+    out, _, status = Open3.capture3("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard", chdir: ROOT)
+    skip "this checkout is not in git" unless status.success?
+    out.split("\0").select { |name| File.file?(File.join(ROOT, name)) }
   end
 
   def release(folder, *words, env: {})

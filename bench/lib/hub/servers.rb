@@ -84,7 +84,7 @@ module Bench
       PROGRAM = Program.path("release")
 
       def start
-        File.write(File.join(dir, "firebrick.toml"), "[hub]\npath = \"/cable\"\n[reload]\nwatch = \"0s\"\nkeep = \"0s\"\n")
+        File.write(File.join(dir, "firebrick.toml"), settings)
         super
       end
 
@@ -103,6 +103,7 @@ module Bench
 
       private
 
+      def settings = "[hub]\npath = \"/cable\"\n[reload]\nwatch = \"0s\"\nkeep = \"0s\"\n"
       def adapter = "firebrick"
       def environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(Program::ROOT, "worker/lib") }
       def command = [PROGRAM, "serve", dir, "-b", "tcp://127.0.0.1:#{port}", "-e", "production", "-w", "2", "-t", "5:5"]
