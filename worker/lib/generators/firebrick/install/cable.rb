@@ -11,6 +11,7 @@ module Firebrick
       ADAPTER = /^[ \t]+adapter:.*\n/.freeze
       OWN = /[ \t]+adapter: firebrick\n/.freeze
       ADDED = "  adapter: firebrick # added by firebrick:install\n"
+      REMARK = "config/cable.yml: there is no section `production:` with lines of its own; write: adapter: firebrick"
 
       module_function
 
@@ -18,17 +19,14 @@ module Firebrick
       def install(text)
         text = Marks.complete(text)
         section = text[PRODUCTION]
-        unless section
-          return [text,
-                  "config/cable.yml: there is no section `production:` with lines of its own; write: adapter: firebrick"]
-        end
+        return [text, REMARK] unless section
         return text if section.match?(/^[ \t]+adapter:[ \t]*["']?firebrick\b/)
 
-        text.sub(PRODUCTION) do |old|
-          next old.sub("\n", "\n#{ADDED}") unless old.match?(ADAPTER)
+        text.sub(section) { section.match?(ADAPTER) ? replace(section) : section.sub("\n", "\n#{ADDED}") }
+      end
 
-          old.sub(ADAPTER) { |line| Marks.replace(line, "#{line[/\A[ \t]+/]}adapter: firebrick\n") }
-        end
+      def replace(section)
+        section.sub(ADAPTER) { |line| Marks.replace(line, "#{line[/\A[ \t]+/]}adapter: firebrick\n") }
       end
 
       # Returns nil if nothing is left.

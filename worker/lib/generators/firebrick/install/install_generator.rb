@@ -6,25 +6,31 @@ require "rails/generators"
 require "firebrick/errors"
 require_relative "cable"
 require_relative "dockerfile"
+require_relative "entrypoint"
+require_relative "file_changes"
 require_relative "gemfile"
 require_relative "procfile"
 require_relative "puma_conversion"
+require_relative "remarks"
 require_relative "settings_text"
 require_relative "start_command"
 
 module Firebrick
   module Generators
-    # `rails generate firebrick:install`: makes Firebrick the server of a Rails app, and `rails destroy firebrick:install`
+    # `rails generate firebrick:install`: makes Firebrick the server of a Rails app. `rails destroy firebrick:install`
     # takes that back.
     #
-    # What can fail is done first, so a refusal leaves all files as they were. A file that exists is changed by Thor's
-    # action for a whole file, which shows the difference and asks; other lines than those for the server stay.
+    # What can fail is done first, so a refusal leaves all files as they were. Replaced lines stay as comments (Marks).
+    # A second run changes nothing.
     class InstallGenerator < Rails::Generators::Base
+      include FileChanges
+      include Remarks
+
       namespace "firebrick:install"
-      desc "Makes Firebrick the app's server: firebrick.toml from config/puma.rb, Procfile, Dockerfile, Gemfile."
+      desc "Makes Firebrick the server: firebrick.toml from config/puma.rb, Procfile, Dockerfile, Gemfile."
 
       class_option :hub, type: :boolean, default: false,
-                         desc: "Serve Action Cable from the server itself: [hub] in firebrick.toml, the adapter in config/cable.yml"
+                         desc: "The server holds Action Cable's WebSockets: [hub], and the adapter in config/cable.yml"
       class_option :slo, type: :string, banner: '"p95 < 200ms"',
                          desc: "Objective of response times, which workers and threads follow"
       class_option :replace, type: :boolean, default: false, desc: "Comment out the gems puma and thruster"
@@ -34,14 +40,12 @@ module Firebrick
       end
 
       def examine
-        @notes = []
         check_objective if options[:slo]
         @existing = read("firebrick.toml")
         @conversion = PumaConversion.new(destination_root) if PumaConversion.possible?(destination_root)
         @settings = settings if installing?
       rescue PumaConversion::Refused => e
-        raise Thor::Error,
-              "#{e.message}\nMend config/puma.rb, or write firebrick.toml by hand, and run the generator again. Nothing was changed."
+        raise Thor::Error, "#{e.message}\nMend it, or write firebrick.toml by hand; then run the generator again."
       rescue Firebrick::Error => e
         raise Thor::Error, "firebrick: #{e.message}"
       end
@@ -49,9 +53,9 @@ module Firebrick
       def write_settings
         return change("firebrick.toml") { @settings } if installing?
         return unless @existing
-        return remove_file_shown("firebrick.toml") if SettingsText.without_options(@existing) == original_settings
+        return delete("firebrick.toml") if SettingsText.without_options(@existing) == original_settings
 
-        note "firebrick.toml has lines of your own and stays; remove it by hand."
+        remark "firebrick.toml: it has other lines than the generator wrote, and stays; delete it by hand."
       end
 
       def write_gemfile
@@ -70,75 +74,41 @@ module Firebrick
         change_existing("Dockerfile") do |text|
           installing? ? Dockerfile.new(text, command, SettingsText.port(@settings)).install : Dockerfile.remove(text)
         end
+      end
+
+      def write_entrypoint
         change_existing("bin/docker-entrypoint") do |text|
-          installing? ? Dockerfile.install_entrypoint(text) : Dockerfile.remove_entrypoint(text)
+          installing? ? Entrypoint.install(text) : Entrypoint.remove(text)
         end
       end
 
       def write_cable
         return change_existing("config/cable.yml") { |text| Cable.remove(text) } unless installing?
         return unless options[:hub]
-        unless cable?
-          return note("The app has no Action Cable, so config/cable.yml is not written; [hub] serves events all the same.")
-        end
+        return change("config/cable.yml") { |text| text ? Cable.install(text) : Cable::FRESH } if cable?
 
-        change("config/cable.yml") { |text| text ? Cable.install(text) : Cable::FRESH }
+        remark "config/cable.yml: the app has no Action Cable, so the file is not written; [hub] serves events only."
       end
 
-      def tell
-        installing? ? tell_next : tell_left
-        return if options[:quiet] || @notes.empty?
-
-        say "\nTo look at:"
-        @notes.each { |text| say "  - #{text}" }
+      def say_next
+        if installing?
+          remark_puma_file(puma_rb)
+          remark_token(@settings)
+          remark_puma
+          remark_kamal(@settings)
+        end
+        print_steps
+        print_remarks
       end
 
       private
 
-      def installing?
-        behavior == :invoke
-      end
-
-      def note(text)
-        @notes << text
-      end
-
-      def read(path)
-        full = File.join(destination_root, path)
-        File.read(full, encoding: "UTF-8") if File.file?(full)
-      end
-
-      # Yields the text of a file, or nil, and writes what the block returns: a text, with or without a note; nil removes the file.
-      def change(path)
-        old = read(path)
-        new, remark = yield(old)
-        note(remark) if remark
-        return remove_file_shown(path) if new.nil?
-        return say_status(:identical, path, :blue) if new == old
-        return create_file(path, new) if installing?
-
-        say_status(:restore, path)
-        File.write(File.join(destination_root, path), new) unless options[:pretend]
-      end
-
-      def change_existing(path, &block)
-        text = read(path)
-        change(path, &block) if text && (installing? || Array(yield(text)).first != text)
-      end
-
-      # Thor's own method does nothing when a generator is taken back.
-      def remove_file_shown(path)
-        say_status(:remove, path, :red)
-        File.delete(File.join(destination_root, path)) unless options[:pretend]
-      end
-
-      # Lets the program judge the objective, in an empty site.
+      # The program itself judges the objective, in an empty site.
       def check_objective
         Dir.mktmpdir("firebrick-install") do |folder|
           File.write(File.join(folder, "index.html"), "")
-          out, status = Open3.capture2e({ "FIREBRICK_LIB" => Binary::LIB }, [Binary.find, "firebrick"], "check",
-                                        folder, "--slo", options[:slo])
-          raise Thor::Error, "--slo: #{out.strip.delete_prefix('error: ')}" unless status.success?
+          out, status = Open3.capture2e([Binary.find, "firebrick"], "check", folder, "--slo", options[:slo])
+          raise Thor::Error, out.strip.delete_prefix("error: ") unless status.success?
         end
       end
 
@@ -158,81 +128,15 @@ module Firebrick
       end
 
       def command
-        @command ||= StartCommand.new(puma_rb)
+        StartCommand.new(puma_rb)
       end
 
       def cable?
-        Rails.application&.config.respond_to?(:action_cable) || File.file?(File.join(destination_root,
-                                                                                     "config/cable.yml"))
+        Rails.application&.config.respond_to?(:action_cable)
       end
 
       def cable_path
-        own = Rails.application.config.action_cable.mount_path if Rails.application&.config.respond_to?(:action_cable)
-        own || "/cable"
-      end
-
-      def tell_next
-        note_puma_file
-        note_secrets
-        note_gems
-        note_kamal
-        return if options[:quiet] || options[:pretend]
-
-        say <<~TEXT
-
-          Next:
-            bundle install                              # writes Gemfile.lock
-            bundle exec firebrick check                 # the settings in force, and the source of each
-            bundle exec firebrick                       # serve; bin/rails server #{server_flag}does, too
-            bundle exec firebrick deploy-check          # what starts well and goes wrong in production
-        TEXT
-      end
-
-      def server_flag
-        replaced? ? "" : "-u firebrick "
-      end
-
-      # Rails prefers Puma to all other servers.
-      def replaced?
-        text = options[:pretend] ? "" : read("Gemfile").to_s
-        !Gemfile.names?(text, "puma")
-      end
-
-      def note_puma_file
-        return unless puma_rb
-
-        note "#{puma_rb} has blocks, plugins or conditions that firebrick.toml cannot hold, so the commands read it as well (-C #{puma_rb}). " \
-             "firebrick.toml takes precedence. The comments in it say what is where."
-      end
-
-      def note_secrets
-        return unless @settings.match?(/^(?:control_token|token) *= *"(?!\$\{)/)
-
-        note 'firebrick.toml contains the control token in plain text: write control_token = "${NAME}", and set the variable NAME.'
-      end
-
-      def note_gems
-        return if replaced?
-
-        note "Gemfile still has puma, which `bin/rails server` prefers: type `bin/rails server -u firebrick`, or run the generator with --replace."
-      end
-
-      # Kamal's file has secrets and hosts, and stays as it is.
-      def note_kamal
-        text = read("config/deploy.yml") or return
-
-        port = Dockerfile.port(read("Dockerfile").to_s, SettingsText.port(@settings))
-        app_port = text[/^[ \t]+app_port:[ \t]*(\d+)/, 1] || "80"
-        if port && port != app_port
-          note "config/deploy.yml: kamal-proxy sends to port #{app_port}, the container listens on #{port}: write app_port: #{port} below proxy:."
-        end
-        note "config/deploy.yml stays as it is. In firebrick.toml, timeouts.shutdown = \"35s\" and timeouts.keep_alive = \"1h\" suit kamal-proxy (docs/kamal.md)."
-      end
-
-      def tell_left
-        return if options[:quiet]
-
-        say "\nNext: bundle install. Files that you have changed since may still name Firebrick."
+        (Rails.application.config.action_cable.mount_path if cable?) || "/cable"
       end
     end
   end

@@ -7,12 +7,15 @@ module Firebrick
     # The line `web:` of a Procfile.
     module Procfile
       WEB = /^web:[ \t]*(.*)\n/.freeze
+      # The end of a line that was added, not translated.
+      ENVIRONMENT = "-e ${RAILS_ENV:-production}"
+      ADDED = /^web: bundle exec firebrick (?:-C \S+ )?#{Regexp.escape(ENVIRONMENT)}\n\z/.freeze
 
       module_function
 
-      # The Procfile of an app that has none.
+      # The line of an app that has none.
       def fresh(puma_rb)
-        "web: #{['bundle exec firebrick', *("-C #{puma_rb}" if puma_rb), '-e ${RAILS_ENV:-production}'].join(' ')}\n"
+        "web: #{['bundle exec firebrick', *("-C #{puma_rb}" if puma_rb), ENVIRONMENT].join(' ')}\n"
       end
 
       # Returns the text with Firebrick's line, and a note if the line cannot be translated.
@@ -23,16 +26,14 @@ module Firebrick
         return text if old.match?(/\bfirebrick\b/)
 
         new = command.translate(old)
-        return [text, "Procfile: `web: #{old}` cannot be translated; write: #{fresh(puma_rb).chomp}"] unless new
+        return text.sub(WEB) { |line| Marks.replace(line, "web: #{new}\n") } if new
 
-        text.sub(WEB) { |line| Marks.replace(line, "web: #{new}\n") }
+        [text, "Procfile: `web: #{old}` cannot be translated; write: #{fresh(puma_rb).chomp}"]
       end
 
       # Returns nil if nothing is left.
       def remove(text)
-        left = Marks.undo(text, /web: .*\bfirebrick\b.*\n/)
-        left = left.delete_suffix(left.lines.last.to_s) if [fresh(nil),
-                                                            left[/^web: bundle exec firebrick -C \S+ -e \$\{RAILS_ENV:-production\}\n\z/]].include?(left.lines.last)
+        left = Marks.undo(text, /web: .*\bfirebrick\b.*\n/).sub(ADDED, "")
         left unless left.empty?
       end
     end

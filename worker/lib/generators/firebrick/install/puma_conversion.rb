@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "open3"
 require "tmpdir"
 require "firebrick/binary"
@@ -10,24 +9,24 @@ module Firebrick
   module Generators
     # Makes the text of a firebrick.toml from the app's Puma file, by `firebrick check --write`.
     #
-    # The program writes into a folder of links to the app's files, because it must not write into the app: the generator
-    # shows the text first. The file is evaluated as in production; if that fails, in the environment of the generator.
+    # The program writes into a folder of links to the app's files, because the generator shows the text before it is
+    # in the app. The file is evaluated as in production; if that fails, in the generator's own environment.
     class PumaConversion
-      # The program refuses the file; the message names file, line and remedy.
+      # The program refuses the file; the message has the file, the line and the reason.
       Refused = Class.new(StandardError)
 
-      # Variables that take precedence over both files, so that their values of this moment must not get into one of them.
-      VARIABLES = %w[PORT PIDFILE WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS].to_h do |name|
-        [name, nil]
-      end.freeze
-      PRODUCTION = %w[APP_ENV RACK_ENV RAILS_ENV].to_h { |name| [name, "production"] }.freeze
-      HOOKS = [*PumaFile::Methods::HOOKS.to_a.flatten, :lowlevel_error_handler].freeze
-      RUBY = /^[ \t]*(?:#{Regexp.union(HOOKS.map(&:to_s)).source})\b|^[ \t]*plugin\b[ \t(]*:?["']?(?!tmp_restart\b)\w/.freeze
+      FILES = %w[config/puma/production.rb config/puma.rb].freeze
+      # They take precedence over both files, so their values of this moment must not get into one of them.
+      VARIABLES = %w[PORT PIDFILE WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS].freeze
+      ENVIRONMENTS = %w[APP_ENV RACK_ENV RAILS_ENV].freeze
+      HOOKS = Regexp.union([*PumaFile::Methods::HOOKS.to_a.flatten, :lowlevel_error_handler].map(&:to_s)).freeze
+      PLUGIN = /plugin\b[ \t(]*:?["']?(?!tmp_restart\b)\w/.freeze
+      RUBY = /^[ \t]*(?:#{HOOKS}\b|#{PLUGIN})/.freeze
       LEFT_OUT = /^# (?:What is Ruby|Under a condition)/.freeze
 
       # Returns whether the app has a file to convert.
       def self.possible?(root)
-        Dir[File.join(root, "config/puma.rb"), File.join(root, "config/puma/production.rb")].any?
+        FILES.any? { |file| File.file?(File.join(root, file)) }
       end
 
       def initialize(root)
@@ -35,38 +34,49 @@ module Firebrick
       end
 
       def text
-        @text ||= convert(PRODUCTION) || convert({}) || raise(Refused, @error)
+        production = ENVIRONMENTS.to_h { |name| [name, "production"] }
+        @text ||= convert(production) || convert({}) || raise(Refused, @refusal)
       end
 
       # The file's path, if something in it is not in the text: blocks, plugins, values under conditions.
       def still_needed
-        path = text[/\A# Made from (\S+) by/, 1] || "config/puma.rb"
+        path = text[/\A# Made from (\S+) by/, 1] || FILES.last
         path if text.match?(LEFT_OUT) || File.read(File.join(@root, path)).match?(RUBY)
       end
 
       private
 
+      # Returns nil if the program refuses the file.
       def convert(environment)
         Dir.mktmpdir("firebrick-install") do |folder|
           folder = File.realpath(folder)
-          (Dir.children(@root) - ["firebrick.toml"]).each do |name|
-            File.symlink(File.join(@root, name), File.join(folder, name))
-          end
-          variables = { "FIREBRICK_LIB" => Binary::LIB, **VARIABLES, **environment }
-          out, status = Open3.capture2e(variables, [Binary.find, "firebrick"], "check", "--write", chdir: folder)
-          next adapt(File.read(File.join(folder, "firebrick.toml")), folder) if status.success?
+          link_app(folder)
+          out, status = Open3.capture2e(variables.merge(environment), [Binary.find, "firebrick"], "check", "--write",
+                                        chdir: folder)
+          return adapt(File.read(File.join(folder, "firebrick.toml")), folder) if status.success?
 
-          @error = in_app(out.strip.delete_prefix("error: "), folder)
+          @refusal = in_app(out.strip.delete_prefix("error: "), folder)
           nil
         end
       end
 
+      def link_app(folder)
+        names = Dir.children(@root) - ["firebrick.toml"]
+        names.each { |name| File.symlink(File.join(@root, name), File.join(folder, name)) }
+      end
+
+      def variables
+        { "FIREBRICK_LIB" => Binary::LIB, **VARIABLES.to_h { |name| [name, nil] } }
+      end
+
+      # Paths become relative to the app's directory, which has another path where it is deployed.
       def in_app(text, folder)
         [folder, @root].reduce(text) { |all, path| all.gsub("#{path}/", "").gsub(path, @root) }
       end
 
       def adapt(text, folder)
-        in_app(text, folder).sub(/^environment = .*?# (.*)$/, '# The environment is that of RAILS_ENV, or of -e (\1).')
+        environment = '# The environment is that of RAILS_ENV, or of -e (\1).'
+        in_app(text, folder).sub(/^environment = .*?# (.*)$/, environment)
       end
     end
   end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "command_flags"
+
 module Firebrick
   module Generators
     # Translates a command that starts Puma, perhaps behind Thruster, into one that starts Firebrick.
@@ -7,16 +9,21 @@ module Firebrick
     # Firebrick understands Puma's flags. Those of `rails server` have other names; +nil+ is returned for a command with
     # flags that have no equivalent, and for any other program.
     class StartCommand
+      # Flags of `rails server`.
       RENAMED = {
-        "-p" => "-p", "--port" => "-p", "-e" => "-e", "--environment" => "-e", "-b" => "--host", "--binding" => "--host",
-        "-P" => "--pidfile", "--pid" => "--pidfile"
+        "-p" => "-p", "--port" => "-p", "-e" => "-e", "--environment" => "-e", "-b" => "--host",
+        "--binding" => "--host", "-P" => "--pidfile", "--pid" => "--pidfile"
       }.freeze
+      # They name the server.
       DROPPED = %w[-u --using].freeze
+      # Flags of Puma that name its file.
+      PUMA_FILE = %w[-C --config].freeze
+      DEFAULT_FILES = %w[config/puma.rb ./config/puma.rb].freeze
       # What may stand before the program: variables, and other commands before `&&` or `;`.
-      BEFORE = /\A(?:.*(?:&&|;)\s+)?(?:(?:exec|env|[A-Za-z_]\w*=\S*)\s+)*/.freeze
-      THRUST = %r{(?:bundle exec |(?:\./)?bin/)?thrust }.freeze
+      BEFORE = /(?<before>(?:.*(?:&&|;)\s+)?(?:(?:exec|env|[A-Za-z_]\w*=\S*)\s+)*)/.freeze
+      THRUST = %r{(?:(?:bundle exec |(?:\./)?bin/)?thrust )?}.freeze
       PROGRAM = %r{(?:bundle exec )?(?:\./)?(?:bin/)?(?:(?<puma>puma)|rails (?:server|s))(?=\s|\z)}.freeze
-      WORD = /(?:[^\s"']|"[^"]*"|'[^']*')+/.freeze
+      COMMAND = /\A#{BEFORE}#{THRUST}#{PROGRAM}(?<flags>.*)\z/.freeze
 
       # +puma_rb+: the path of the Puma file that stays in use, or nil.
       def initialize(puma_rb)
@@ -24,55 +31,30 @@ module Firebrick
       end
 
       def translate(command)
-        match = /(?<before>#{BEFORE.source})(?:#{THRUST.source})?#{PROGRAM.source}(?<flags>.*)\z/.match(command.strip)
-        return unless match&.pre_match == ""
+        match = COMMAND.match(command.strip) or return
 
-        words = match[:flags].scan(WORD)
-        flags = match[:puma] ? puma_flags(words) : rails_flags(words)
-        flags && (match[:before] + ["bundle exec firebrick", *puma_file(words), *flags].join(" "))
+        pairs = CommandFlags.pairs(match[:flags])
+        flags = match[:puma] ? puma_flags(pairs) : rails_flags(pairs)
+        flags && ["#{match[:before]}bundle exec firebrick", *flags].join(" ")
       end
 
       private
 
-      def puma_flags(words)
-        flags = pairs(words)
-        flags.reject { |flag, value| %w[-C --config].include?(flag) && default_file?(value) }.flatten.compact
+      def puma_flags(pairs)
+        files, others = pairs.partition { |flag, _| PUMA_FILE.include?(flag) }
+        own = files.reject { |_, path| DEFAULT_FILES.include?(path) || path == @puma_rb }
+        [*(own.empty? ? puma_file : own), *others].flatten.compact
       end
 
-      def puma_file(words)
-        named = pairs(words).any? { |flag, value| %w[-C --config].include?(flag) && !default_file?(value) }
-        @puma_rb && !named ? ["-C", @puma_rb] : []
+      def rails_flags(pairs)
+        known = pairs.reject { |pair| DROPPED.include?(pair.first) || pair == ["puma", nil] }
+        switches, others = known.partition { |pair| pair == ["--early-hints", nil] }
+        renamed = others.map { |flag, value| [RENAMED[flag], value] }
+        [*puma_file, *switches.flatten.compact, *renamed.flatten] if renamed.flatten.all?
       end
 
-      def default_file?(path)
-        %w[config/puma.rb ./config/puma.rb].include?(path) || path == @puma_rb
-      end
-
-      def rails_flags(words)
-        pairs(words).flat_map do |flag, value|
-          next [] if DROPPED.include?(flag) || (flag == "puma" && value.nil?)
-          next [flag] if flag == "--early-hints"
-
-          [RENAMED[flag] || return, value || return]
-        end
-      end
-
-      # Flags with their values: `-p 3000`, `-p3000`, `--port=3000`.
-      def pairs(words)
-        words = words.flat_map do |word|
-          (/\A(--[a-z-]+)=(.+)\z/.match(word) || /\A(-[A-Za-z])(.+)\z/.match(word))&.captures || [word]
-        end
-        words.slice_when { |_, word| word.match?(/\A-\w|\A--\w/) }.flat_map do |flag, *values|
-          if flag.start_with?("-")
-            [[flag, values.shift], *values.map do |word|
-                                     [word, nil]
-                                   end]
-          else
-            [flag, *values].map do |word|
-              [word, nil]
-            end
-          end
-        end
+      def puma_file
+        @puma_rb ? ["-C", @puma_rb] : []
       end
     end
   end
