@@ -62,16 +62,16 @@ module Firebrick
       # The exposed port stays, and with it what publishes it; the server listens there.
       def address(old, new)
         exposed = @text.scan(EXPOSE).flatten.last
-        port = exposed || new[TYPED_PORT, 1] || (old.include?("thrust") ? THRUST_PORT : @port)
+        port = exposed || new[TYPED_PORT, 1] || (THRUST_PORT if old.include?("thrust")) || @port
         return "" unless port
 
-        lines = exposed ? [] : ["EXPOSE #{port}\n"]
-        lines << %(ENV PORT="#{port}"\n) unless port == @port || port_decided?(new)
-        lines.join
+        "#{"EXPOSE #{port}\n" unless exposed}#{variable(port, new)}"
       end
 
-      def port_decided?(command)
-        command.match?(TYPED_PORT) || @text.match?(/^ENV[ \t](?:.*[ \t])?PORT[= ]/)
+      # The instruction that makes the server listen there, if something has to.
+      def variable(port, command)
+        decided = port == @port || command.match?(TYPED_PORT) || @text.match?(/^ENV[ \t](?:.*[ \t])?PORT[= ]/)
+        %(ENV PORT="#{port}"\n) unless decided
       end
     end
   end
