@@ -143,6 +143,12 @@ class GeneratorTest < ProgramCase
     out
   end
 
+  it "is in the gem" do
+    files = Gem::Specification.load(File.join(Server::ROOT, "firebrick.gemspec")).files
+    assert_empty Dir["worker/lib/generators/**/*.rb", base: Server::ROOT] - files
+    assert_includes files, "worker/lib/generators/firebrick/install/install_generator.rb"
+  end
+
   it "writes what a fresh app needs, and nothing at a second time" do
     dir = app
     out = install(dir)
