@@ -242,6 +242,18 @@ class GeneratorTest < ProgramCase
     Firebrick::Generators::Dockerfile.new("FROM ruby\n#{text}", Firebrick::Generators::StartCommand.new(nil), 3000).install
   end
 
+  it "adds an objective as a key, wherever the keys end" do
+    require File.join(RubyProgram::LIB, "generators/firebrick/install/settings_text")
+    { "" => "S", "# Ours\n" => "# OursS", "# Ours\n\n[hub]\npath = \"/c\"\n" => "# OursS\n\n[hub]\npath = \"/c\"",
+      "bind = [\n  \"tcp://a\",\n]\n# more\n" => "bind = [\n  \"tcp://a\",\n]S\n# more", "[limits]\nslo = 1\n" => "S\n[limits]\nslo = 1" }.each do |text, expected|
+      expected = "#{expected.sub('S', "\nslo = \"p95 < 1s\"")}\n".delete_prefix("\n")
+      changed = Firebrick::Generators::SettingsText.with_objective(text, "p95 < 1s")
+      assert_equal expected, changed
+      assert_equal changed, Firebrick::Generators::SettingsText.with_objective(changed, "p95 < 1s")
+      assert_equal text, Firebrick::Generators::SettingsText.without_options(changed) unless text.include?("[")
+    end
+  end
+
   it "writes nothing with --pretend" do
     dir = app(Procfile: "web: bundle exec puma\n", Dockerfile: DOCKERFILE_8)
     before = contents(dir)

@@ -23,9 +23,8 @@ module Firebrick
         head = text[/\A(?:(?!^[ \t]*\[).*\n)*/]
         return text.sub(SLO) { line } if head.match?(SLO)
 
-        last = head.rindex(/^[a-z_.]+ *= .*\n/)
-        at = last ? head.index("\n", last) + 1 : head[/\A(?:#.*\n)*/].length
-        text.dup.insert(at, line)
+        keys = head.sub(/(?:^[ \t]*(?:#.*)?\n)+\z/, "")
+        text.dup.insert((keys.empty? ? head[/\A(?:#.*\n)*/] : keys).length, line)
       end
 
       def with_hub(text, path)
