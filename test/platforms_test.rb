@@ -14,7 +14,7 @@ class PlatformsTest < Case
   def written(page)
     dir = Dir.mktmpdir("firebrick-platform")
     (@folders ||= []) << dir
-    blocks(page).grep(/\A(?:mkdir -p \w+\n)?cat > /).each do |block|
+    blocks(page).grep(/\A(?:mkdir -p [\w.]+\n)?cat > /).each do |block|
       out, status = Open3.capture2e("bash", "-euo", "pipefail", "-c", block, chdir: dir)
       assert_predicate status, :success?, "#{page}:\n#{block}\n#{out}"
     end
@@ -66,9 +66,11 @@ class PlatformsTest < Case
 
   it "Kamal: the image's command is healthy at the proxy's path, and ends in its time" do
     dir = written("kamal.md")
-    assert_equal %w[Dockerfile config config.ru firebrick.toml], Dir.children(dir).sort
+    assert_equal %w[.kamal Dockerfile config config.ru firebrick.toml], Dir.children(dir).sort
     deploy = YAML.safe_load_file(File.join(dir, "config/deploy.yml"))
     image = File.read(File.join(dir, "Dockerfile"))
+    secrets = File.readlines(File.join(dir, ".kamal/secrets")).map { |line| line[/\A\w+(?==)/] }
+    assert_equal deploy.dig("registry", "password"), secrets
     assert_equal %(["firebrick"]), image[/^CMD (.+)$/, 1]
     assert_equal deploy.dig("proxy", "app_port").to_s, image[/^EXPOSE (\d+)$/, 1]
     own = serve(dir, env: { "RACK_ENV" => image[/^ENV RACK_ENV=(\w+)$/, 1], **deploy.dig("env", "clear").transform_values(&:to_s) })
