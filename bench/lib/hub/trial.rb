@@ -65,11 +65,16 @@ module Bench
         calm = beside { sleep @broadcasts * EVERY }
         @clients.begin
         before = @server.tree.cpu_seconds
-        busy = beside { @broadcasts.times { @server.publish && sleep(EVERY) } }
+        busy = beside { @broadcasts.times { publish_and_wait } }
         times = @clients.end(@broadcasts)
         used = @server.tree.cpu_seconds - before
         { missed: (@broadcasts * @count) - times["deliveries"], cpu: used * 1e6 / [times["deliveries"], 1].max,
           **times.transform_keys(&:to_sym).slice(:p50, :p99, :last), calm: calm, busy: busy }
+      end
+
+      def publish_and_wait
+        @server.publish
+        sleep EVERY
       end
 
       # Returns median and 99th percentile of a hello beside the block.
