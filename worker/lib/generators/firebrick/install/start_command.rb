@@ -6,8 +6,8 @@ module Firebrick
   module Generators
     # Translates a command that starts Puma, perhaps behind Thruster, into one that starts Firebrick.
     #
-    # Firebrick understands Puma's flags. The options of `rails server` have other names; +nil+ is returned for a command with
-    # flags that have no equivalent, and for any other program.
+    # Firebrick understands Puma's flags. The options of `rails server` have other names; +nil+ is returned for a
+    # command with flags that have no equivalent, and for any other program.
     class StartCommand
       # Flags of `rails server`.
       RENAMED = {
@@ -19,7 +19,7 @@ module Firebrick
       # Flags of Puma that name its file.
       PUMA_FILE = %w[-C --config].freeze
       DEFAULT_FILES = %w[config/puma.rb ./config/puma.rb].freeze
-      # Variables and other commands may stand before the program, such as `&&` or `;`.
+      # Variables may stand before the program, and other commands that end in `&&` or `;`.
       BEFORE = /(?<before>(?:.*(?:&&|;)\s+)?(?:(?:exec|env|[A-Za-z_]\w*=\S*)\s+)*)/.freeze
       THRUST = %r{(?:(?:bundle exec |(?:\./)?bin/)?thrust )?}.freeze
       PROGRAM = %r{(?:bundle exec )?(?:\./)?(?:bin/)?(?:(?<puma>puma)|rails (?:server|s))(?=\s|\z)}.freeze
