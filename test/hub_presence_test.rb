@@ -1,27 +1,24 @@
 # frozen_string_literal: true
 
-# Presence: who is here, in a Rails app's channels, by signed names, and on pages that only listen.
+# Presence: the members of streams, in a Rails app's channels, by signed names, and on pages that only listen.
 
 require "json"
 require "openssl"
 require "support/browser"
 require "support/cable_client"
 require "support/event_client"
+require "support/hub_app"
 require "support/quic_go"
-require "support/rails_app"
 require "support/redis_server"
 require "support/tls_case"
-require "support/upgrading"
 require "uri"
 
 class HubPresenceTest < TlsCase
+  include HubApp
   include RedisServer
-  include Upgrading
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
   HERE = { channel: "HereChannel", room: "1" }.freeze
-  APP = File.expand_path("apps/rails_hub", __dir__)
-  SECRET = "0123456789abcdef" * 4
 
   def setup
     super
@@ -34,13 +31,8 @@ class HubPresenceTest < TlsCase
     super
   end
 
-  # upgradable:: a server that a new program can replace
-  def hub(workers: 2, settings: {}, env: {}, extra: {}, upgradable: false, **options)
-    names = Dir.glob("**/*", base: APP).select { |file| File.file?(File.join(APP, file)) }
-    files = names.to_h { |file| [file, File.binread(File.join(APP, file))] }
-    settings = { hub: { path: "/cable", presence_expiry: "1s" }, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
-    options = { workers: workers, **RailsApp.options(files: files.merge(extra), env: env, settings: settings), **options }
-    upgradable ? launch(app: nil, **options) : start(**options)
+  def hub(settings: {}, **options)
+    super(settings: { hub: { presence_expiry: "1s" } }.merge(settings) { |_, one, other| one.merge(other) }, **options)
   end
 
   # A client that is subscribed.

@@ -7,17 +7,14 @@
 require "json"
 require "support/cable_client"
 require "support/event_client"
-require "support/rails_app"
+require "support/hub_app"
 require "support/relay"
 require "support/tls_case"
-require "support/upgrading"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubSoakTest < TlsCase
-  include Upgrading
+  include HubApp
 
-  APP = File.expand_path("apps/rails_hub", __dir__)
-  SECRET = "0123456789abcdef" * 4
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
   STREAM = "room:1"
   # Half of the clients listen to Action Cable, the others to events.
@@ -26,6 +23,8 @@ class HubSoakTest < TlsCase
   DOWN = Float(ENV.fetch("NETWORK_DOWN", 2))
   # Seconds between two messages.
   EVERY = 0.002
+  LIMITS = { history_messages: 1_000_000, history_memory: "512MiB", client_queue: "64MiB" }.freeze
+  PATH = "/cable/events?stream=#{HubApp.signed(STREAM)}".freeze
   LOST = [SystemCallError, IOError, Minitest::Assertion].freeze
 
   # A client that connects again whenever it is cut, and resumes where it was.
@@ -57,7 +56,7 @@ class HubSoakTest < TlsCase
         take(client)
       end
     rescue *LOST
-      # What has come before the cut counts.
+      # Messages before the cut count.
       take(client) if client
       sleep 0.1
     ensure
@@ -99,15 +98,10 @@ class HubSoakTest < TlsCase
 
   # Over Server-Sent Events.
   class EventListener < Listener
-    def initialize(relay, number, path)
-      @path = path
-      super(relay, number)
-    end
-
     private
 
     def connect
-      client = EventClient.new(@relay, @path, fields: @id ? { "Last-Event-ID" => @id } : {})
+      client = EventClient.new(@relay, PATH, fields: @id ? { "Last-Event-ID" => @id } : {})
       raise Minitest::Assertion, "status #{client.status}" unless client.status == 200
 
       client.wait { client.last_id }
@@ -124,22 +118,6 @@ class HubSoakTest < TlsCase
       @id = client.events.last&.id || @id || client.last_id
       client.events.clear
     end
-  end
-
-  def hub
-    names = Dir.glob("**/*", base: APP).select { |file| File.file?(File.join(APP, file)) }
-    files = names.to_h { |file| [file, File.binread(File.join(APP, file))] }
-    limits = { history_messages: 1_000_000, history_memory: "512MiB", client_queue: "64MiB" }
-    settings = { hub: { path: "/cable", **limits }, reload: { watch: "0s", keep: "0s" } }
-    launch(app: nil, workers: 2, **RailsApp.options(files: files, env: { "FIREBRICK_HUB_SECRET" => SECRET }, settings: settings))
-  end
-
-  # A signed name, as Turbo makes it.
-  def events_path
-    require "active_support"
-    require "active_support/message_verifier"
-    signed = ActiveSupport::MessageVerifier.new(SECRET, digest: "SHA256", serializer: JSON).generate(STREAM)
-    "/cable/events?stream=#{signed}"
   end
 
   # Publishes until there are enough deliveries and `@over`.
@@ -169,9 +147,9 @@ class HubSoakTest < TlsCase
 
   it "brings each message once and in order to each client" do
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
-    own = hub
+    own = hub(upgradable: true, settings: { hub: LIMITS }, env: { "FIREBRICK_HUB_SECRET" => SECRET })
     relay = Relay.new(own.address)
-    listeners = Array.new(CLIENTS) { |number| number.even? ? CableListener.new(relay, number) : EventListener.new(relay, number, events_path) }
+    listeners = Array.new(CLIENTS) { |number| number.even? ? CableListener.new(relay, number) : EventListener.new(relay, number) }
     assert wait_until(within: 20) { listeners.all?(&:connected?) }, own.report
     @published = 0
     publishing = Thread.new { publish(own) }

@@ -5,18 +5,16 @@
 require "json"
 require "open3"
 require "support/cable_client"
-require "support/rails_app"
+require "support/hub_app"
 require "support/tls_case"
 require "support/redis_server"
-require "support/upgrading"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubTest < TlsCase
+  include HubApp
   include RedisServer
-  include Upgrading
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
-  APP = File.expand_path("apps/rails_hub", __dir__)
 
   def setup
     super
@@ -27,15 +25,6 @@ class HubTest < TlsCase
   def teardown
     @clients.each(&:close)
     super
-  end
-
-  # upgradable:: a server that a new program can replace
-  def hub(workers: 2, settings: {}, env: {}, extra: {}, upgradable: false, **options)
-    names = Dir.glob("**/*", base: APP).select { |file| File.file?(File.join(APP, file)) }
-    files = names.to_h { |file| [file, File.binread(File.join(APP, file))] }
-    settings = { hub: { path: "/cable" }, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
-    options = { workers: workers, **RailsApp.options(files: files.merge(extra), env: env, settings: settings), **options }
-    upgradable ? launch(app: nil, **options) : start(**options)
   end
 
   def client(own, **options)
@@ -242,11 +231,8 @@ class HubTest < TlsCase
   end
 
   it "checks signed streams of Turbo without the app" do
-    require "active_support"
-    require "active_support/message_verifier"
-    secret = "0123456789abcdef" * 4
-    own = hub(settings: { hub: { secret: secret } })
-    signed = ActiveSupport::MessageVerifier.new(secret, digest: "SHA256", serializer: JSON).generate("messages")
+    own = hub(settings: { hub: { secret: SECRET } })
+    signed = HubApp.signed("messages")
     channel = { channel: "Turbo::StreamsChannel", signed_stream_name: signed }
     one = listener(own, channel)
     publish(own, "turbo", stream: "messages")

@@ -9,7 +9,7 @@ require "cgi"
 require "support/browser_case"
 
 class SiteTest < BrowserCase
-  AXE = File.join(Server::ROOT, "test/axe/node_modules/axe-core/axe.min.js")
+  AXE = File.join(Server::ROOT, "test/npm/node_modules/axe-core/axe.min.js")
   # Pages of each kind: start, tables, a long reference, code, diagrams.
   PICKED = %w[/ /from-puma /settings /start /architecture].freeze
 

@@ -1,22 +1,17 @@
 # frozen_string_literal: true
 
-require "openssl"
-require "socket"
+$LOAD_PATH.unshift(File.expand_path("../../../test", __dir__))
+require "minitest"
+require "support/clock"
+require "support/http2_client"
 
 module Bench
   module Hub
     # Listeners on shared HTTP/2 connections (RFC 9113), without TLS. One thread reads all of them and counts events; windows are so large that the server
     # never waits for one.
     class EventClients
-      PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".b
-      # SETTINGS_INITIAL_WINDOW_SIZE.
-      INITIAL_WINDOW = 4
-      WINDOW = (1 << 31) - 1
-      HEADERS = 1
-      SETTINGS = 4
-      WINDOW_UPDATE = 8
-      # END_STREAM and END_HEADERS.
-      WHOLE = 0x5
+      include Clock
+
       PATIENCE = 60
       # Listeners that are opened before the answers are read.
       BURST = 500
@@ -25,13 +20,12 @@ module Bench
 
       # server:: with `port` and `path`
       def initialize(server, count, connections)
-        @server = server
         @received = 0
         @answered = 0
-        @rest = {}
-        @sockets = Array.new(connections) { connect }
-        @reading = Thread.new { read until @sockets.empty? }
-        listen(count)
+        @clients = Array.new(connections) { Http2Client.new(["127.0.0.1", server.port]) }
+        @rest = @clients.to_h { |client| [client.socket, +"".b] }
+        @reading = Thread.new { read until @rest.empty? }
+        listen(server.path, count)
       end
 
       # Waits until so many events have come in all.
@@ -42,27 +36,14 @@ module Bench
 
       def close
         @reading.kill
-        @sockets.each(&:close)
+        @clients.each(&:close)
       end
 
       private
 
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-      def connect
-        socket = TCPSocket.new("127.0.0.1", @server.port)
-        settings = frame(SETTINGS, 0, 0, [INITIAL_WINDOW, WINDOW].pack("nN"))
-        socket.write(PREFACE + settings + frame(WINDOW_UPDATE, 0, 0, [WINDOW - 65_535].pack("N")))
-        @rest[socket] = +"".b
-        socket
-      end
-
-      def listen(count)
-        block = [[":method", "GET"], [":scheme", "http"], [":authority", "127.0.0.1"], [":path", @server.path], ["accept", "text/event-stream"]]
-                .map { |pair| literal(*pair) }.join
+      def listen(path, count)
         count.times do |number|
-          socket = @sockets[number % @sockets.size]
-          socket.write(frame(HEADERS, WHOLE, (2 * (number / @sockets.size)) + 1, block))
+          @clients[number % @clients.size].request(path, headers: { "accept" => "text/event-stream" })
           wait_for_answers(number + 1) if (number % BURST).zero?
         end
         wait_for_answers(count)
@@ -74,25 +55,8 @@ module Bench
         raise Failure, "#{@answered} of #{count} listeners were answered within #{PATIENCE} s" if @answered < count
       end
 
-      # A field that is not indexed (RFC 7541, section 6.2.2).
-      def literal(name, value) = "\x00".b + text(name) + text(value)
-
-      def text(text)
-        size = text.bytesize
-        prefix = size < 127 ? [size].pack("C") : [127, *seven_bits(size - 127)].pack("C*")
-        prefix + text.b
-      end
-
-      def seven_bits(number)
-        number < 128 ? [number] : [(number % 128) + 128, *seven_bits(number / 128)]
-      end
-
-      def frame(type, flags, stream, payload)
-        [payload.bytesize].pack("N").byteslice(1, 3) + [type, flags, stream].pack("CCN") + payload.b
-      end
-
       def read
-        IO.select(@sockets, nil, nil, 0.1)&.first&.each do |socket|
+        IO.select(@rest.keys, nil, nil, 0.1)&.first&.each do |socket|
           bytes = @rest[socket] << socket.read_nonblock(1 << 16)
           at = 0
           while bytes.bytesize >= at + 9
@@ -104,14 +68,14 @@ module Bench
           end
           bytes.replace(bytes.byteslice(at..))
         rescue EOFError
-          @sockets.delete(socket)
+          @rest.delete(socket)
         end
       end
 
       # Each listener gets one HEADERS frame; its events have one line of data each.
       def take(type, payload)
-        @answered += 1 if type == HEADERS
-        @received += payload.scan(/^data: ?m/).size if type.zero?
+        @answered += 1 if type == Http2Client::TYPES[:headers]
+        @received += payload.scan(/^data: ?m/).size if type == Http2Client::TYPES[:data]
       end
     end
   end

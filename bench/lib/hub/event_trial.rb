@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "openssl"
+require_relative "../../../worker/lib/firebrick/hub/publisher"
 require_relative "event_clients"
 require_relative "servers"
 
@@ -10,11 +12,10 @@ module Bench
       SECRET = "0123456789abcdef" * 4
       STREAM = "room"
 
-      # Publishes on the Unix socket, as processes of the app do.
+      # As processes of the app do.
       def publish(payload)
-        text = "PUBLISH #{STREAM.bytesize} #{payload.bytesize}\n#{STREAM}#{payload}"
-        answer = UNIXSocket.open(File.join(dir, "tmp/firebrick-hub.sock")) { |socket| socket.write(text) && socket.gets }
-        raise Failure, "the message was refused: #{answer.inspect}" unless answer&.start_with?("OK ")
+        @publisher ||= ::Firebrick::Hub::Publisher.new(File.join(dir, "tmp/firebrick-hub.sock"))
+        @publisher.publish(STREAM, payload)
       end
 
       # Signed as ActiveSupport::MessageVerifier does.

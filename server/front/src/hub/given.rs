@@ -5,7 +5,7 @@
 
 use super::call::template_of;
 use cable::frame::FrameDecoder;
-use cable::presence::{PresenceJoin, SessionKey};
+use cable::presence::PresenceJoin;
 use handler::{Peer, PeerAddr, Request};
 use net::TunnelEnd;
 use serde::{Deserialize, Serialize};
@@ -50,39 +50,7 @@ pub(super) struct SubscriptionRecord {
     pub(super) streams: Vec<String>,
     /// The members that the client is; an older program does not know them.
     #[serde(default)]
-    pub(super) members: Vec<GivenMember>,
-}
-
-/// A member that a client is by a subscription.
-#[derive(Serialize, Deserialize)]
-pub(super) struct GivenMember {
-    pub(super) stream: String,
-    pub(super) id: String,
-    pub(super) info: String,
-    pub(super) session: SessionKey,
-    pub(super) is_vouched: bool,
-}
-
-impl GivenMember {
-    pub(super) fn of(join: &PresenceJoin) -> GivenMember {
-        GivenMember {
-            stream: join.stream.to_string(),
-            id: join.id.to_string(),
-            info: join.info.to_string(),
-            session: join.session,
-            is_vouched: join.is_vouched,
-        }
-    }
-
-    pub(super) fn join(self) -> PresenceJoin {
-        PresenceJoin {
-            stream: self.stream.into(),
-            id: self.id.into(),
-            info: self.info.into(),
-            session: self.session,
-            is_vouched: self.is_vouched,
-        }
-    }
+    pub(super) members: Vec<PresenceJoin>,
 }
 
 /// The parts of a handshake that calls to the app need. Bytes are characters of the same number.

@@ -11,7 +11,7 @@
 //! 3. Nothing waits for longer than [`PATIENCE`]. If the old program dies, or is one that passes nothing on, the new one goes on without.
 
 use super::call::CallSource;
-use super::given::{GivenMember, GivenSocket, Givers, HandshakeRecord, SocketRecord, SubscriptionRecord};
+use super::given::{GivenSocket, Givers, HandshakeRecord, SocketRecord, SubscriptionRecord};
 use super::local::{HubClient, LocalHub};
 use super::session::{HubSubscription, Session};
 use super::socket::{CableSocket, SocketEnd};
@@ -55,7 +55,7 @@ impl CableSocket {
             identifier: subscription.identifier.to_string(),
             channel: subscription.channel.clone(),
             streams: subscription.streams.iter().map(|stream| stream.name.to_string()).collect(),
-            members: subscription.presence.joins.iter().map(GivenMember::of).collect(),
+            members: subscription.presence.joins.clone(),
         });
         Some(SocketRecord {
             is_extended: self.protocol == CableProtocol::Extended,

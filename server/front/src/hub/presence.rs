@@ -7,7 +7,6 @@
 //! 3. A refusal is a `presence` message with the type `error` and the reason.
 
 use super::call::AnsweredPresence;
-use super::given::GivenMember;
 use super::now_ms;
 use super::present::{NOT_SHARED, PresenceChange, new_session};
 use super::session::HubSubscription;
@@ -204,11 +203,10 @@ impl CableSocket {
     }
 
     /// Joins again as the members that the client was in another program.
-    pub(super) fn join_as_before(&self, identifier: &str, members: Vec<GivenMember>) {
+    pub(super) fn join_as_before(&self, identifier: &str, members: Vec<PresenceJoin>) {
         let mut session = self.session.borrow_mut();
         let Some(known) = session.subscription(identifier) else { return };
-        for member in members {
-            let join = member.join();
+        for join in members {
             known.presence.session = join.session;
             known.presence.joins.push(join.clone());
             self.local.hub.change_member(PresenceChange::Join(join));

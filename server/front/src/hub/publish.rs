@@ -185,12 +185,50 @@ async fn accept(desk: Rc<PublishingDesk>, listener: UnixListener) {
     }
 }
 
+/// A question of a process of the app, which publishes nothing.
+enum HubQuestion {
+    Position(PositionQuery),
+    Presence(PresenceQuery),
+}
+
+impl HubQuestion {
+    /// Reads the first line; `None` if it is another command, or not complete.
+    fn parse(bytes: &[u8]) -> Result<Option<HubQuestion>, String> {
+        match PositionQuery::parse(bytes)? {
+            Some(question) => Ok(Some(HubQuestion::Position(question))),
+            None => Ok(PresenceQuery::parse(bytes)?.map(HubQuestion::Presence)),
+        }
+    }
+
+    /// Returns the bytes of the whole question.
+    fn length(&self) -> usize {
+        match self {
+            HubQuestion::Position(question) => question.length(),
+            HubQuestion::Presence(question) => question.length(),
+        }
+    }
+
+    /// Answers a complete question that begins with this line.
+    fn answer(&self, bytes: &[u8], hub: &SharedHub) -> Result<String, String> {
+        match self {
+            HubQuestion::Position(question) => {
+                Ok(format!("OK {}\n", hub.position(&question.streams(bytes)?)))
+            }
+            HubQuestion::Presence(question) => hub.present_in(question.stream(bytes)?),
+        }
+    }
+}
+
+fn refusal(why: &str) -> String {
+    format!("ERROR {why}\n")
+}
+
 async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
-        let question = match PositionQuery::parse(&bytes) {
+        let question = match HubQuestion::parse(&bytes) {
             Ok(question) => question,
-            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
+            Err(why) => return stream.write_all(refusal(&why).as_bytes()).await,
         };
         if let Some(question) = question {
             if bytes.len() < question.length() {
@@ -199,36 +237,14 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
                 }
                 continue;
             }
-            let answer = match question.streams(&bytes) {
-                Ok(set) => format!("OK {}\n", desk.hub.position(&set)),
-                Err(why) => format!("ERROR {why}\n"),
-            };
-            bytes.advance(question.length());
-            stream.write_all(answer.as_bytes()).await?;
-            continue;
-        }
-        let question = match PresenceQuery::parse(&bytes) {
-            Ok(question) => question,
-            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
-        };
-        if let Some(question) = question {
-            if bytes.len() < question.length() {
-                if !more(&mut stream, &mut bytes).await? {
-                    return Ok(());
-                }
-                continue;
-            }
-            let answer = match question.stream(&bytes).and_then(|name| desk.hub.present_in(name)) {
-                Ok(text) => text,
-                Err(why) => format!("ERROR {why}\n"),
-            };
+            let answer = question.answer(&bytes, &desk.hub).unwrap_or_else(|why| refusal(&why));
             bytes.advance(question.length());
             stream.write_all(answer.as_bytes()).await?;
             continue;
         }
         let head = match PublicationHead::parse(&bytes) {
             Ok(head) => head,
-            Err(why) => return stream.write_all(format!("ERROR {why}\n").as_bytes()).await,
+            Err(why) => return stream.write_all(refusal(&why).as_bytes()).await,
         };
         if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
             desk.hub.caught_up().await;
@@ -239,9 +255,9 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
             let answer = match head.split(&bytes) {
                 Ok((name, payload)) => match desk.publish(name, payload).await {
                     Ok((epoch, offset)) => format!("OK {epoch} {offset}\n"),
-                    Err(why) => format!("ERROR {why}\n"),
+                    Err(why) => refusal(&why),
                 },
-                Err(why) => format!("ERROR {why}\n"),
+                Err(why) => refusal(&why),
             };
             bytes.advance(head.length());
             let written = stream.write_all(answer.as_bytes()).await;

@@ -8,11 +8,11 @@
 //! Why: a page that is rendered now and connects a moment later names the id, and gets all messages between ([`crate::event_id`]).
 
 use crate::event_id::StreamSet;
-use crate::publication::{LONGEST_NAME, line_end};
+use crate::publication::{LONGEST_NAME, question_line};
 use std::sync::Arc;
 
 /// The word that the line begins with.
-const WORD: &[u8] = b"POSITION ";
+const WORD: &str = "POSITION";
 /// The most bytes of the JSON.
 const LONGEST_JSON: usize = 1 << 20;
 
@@ -29,13 +29,8 @@ impl PositionQuery {
     /// # Errors
     /// The line has no length, or one that is too large.
     pub fn parse(bytes: &[u8]) -> Result<Option<PositionQuery>, String> {
-        let Some(rest) = bytes.strip_prefix(WORD) else { return Ok(None) };
-        let Some(end) = line_end(rest)? else { return Ok(None) };
-        let length = std::str::from_utf8(&rest[..end]).ok().and_then(text::digits);
-        let json =
-            length.and_then(|length| usize::try_from(length).ok()).filter(|json| *json <= LONGEST_JSON);
-        let json = json.ok_or_else(|| format!("expected POSITION and a length of at most {LONGEST_JSON}"))?;
-        Ok(Some(PositionQuery { line: WORD.len() + end + 1, json }))
+        let read = question_line(bytes, WORD, 0..=LONGEST_JSON)?;
+        Ok(read.map(|(line, json)| PositionQuery { line, json }))
     }
 
     /// Returns the bytes of the whole question.

@@ -17,6 +17,7 @@ pub use record::PresenceRecord;
 
 use crate::presence_event;
 use crate::publication::LONGEST_NAME;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub struct PresenceBounds {
     pub bytes: usize,
 }
 
-/// A session that joins.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A session that joins. Upgrades hand it over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresenceJoin {
     pub stream: Arc<str>,
     pub id: Box<str>,

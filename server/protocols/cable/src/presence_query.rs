@@ -5,11 +5,11 @@
 //! OK <bytes of the JSON>\n{"7":{"name":"Ann"}}          or          ERROR <text>\n
 //! ```
 
-use crate::publication::{LONGEST_NAME, line_end};
+use crate::publication::{LONGEST_NAME, question_line};
 use serde_json::json;
 
 /// The word that the line begins with.
-const WORD: &[u8] = b"PRESENCE ";
+const WORD: &str = "PRESENCE";
 
 /// The first line of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +24,8 @@ impl PresenceQuery {
     /// # Errors
     /// The line has no length, or one that is too large.
     pub fn parse(bytes: &[u8]) -> Result<Option<PresenceQuery>, String> {
-        let Some(rest) = bytes.strip_prefix(WORD) else { return Ok(None) };
-        let Some(end) = line_end(rest)? else { return Ok(None) };
-        let length = std::str::from_utf8(&rest[..end]).ok().and_then(text::digits);
-        let name = length.and_then(|length| usize::try_from(length).ok());
-        let name = name.filter(|name| (1..=LONGEST_NAME).contains(name));
-        let name = name.ok_or_else(|| format!("expected PRESENCE and a length of 1 to {LONGEST_NAME}"))?;
-        Ok(Some(PresenceQuery { line: WORD.len() + end + 1, name }))
+        let read = question_line(bytes, WORD, 1..=LONGEST_NAME)?;
+        Ok(read.map(|(line, name)| PresenceQuery { line, name }))
     }
 
     /// Returns the bytes of the whole question.

@@ -9,6 +9,7 @@
 //! error in the first line the connection ends; other errors concern one message.
 
 use crate::presence_event::event_of;
+use std::ops::RangeInclusive;
 
 /// The most bytes of a stream's name.
 pub const LONGEST_NAME: usize = 4 << 10;
@@ -21,11 +22,37 @@ const LONGEST_LINE: usize = 64;
 ///
 /// # Errors
 /// It is too long.
-pub(crate) fn line_end(bytes: &[u8]) -> Result<Option<usize>, String> {
+fn line_end(bytes: &[u8]) -> Result<Option<usize>, String> {
     match bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
         None if bytes.len() >= LONGEST_LINE => Err("a line without an end".to_owned()),
         end => Ok(end),
     }
+}
+
+/// Reads the first line of a question: its word, and the length of its one part. Returns the bytes of the line and of the part; `None` if it
+/// is another command, or not complete.
+///
+/// # Errors
+/// The line has no length, or another than `lengths`, or it is too long.
+pub(crate) fn question_line(
+    bytes: &[u8],
+    word: &str,
+    lengths: RangeInclusive<usize>,
+) -> Result<Option<(usize, usize)>, String> {
+    let Some(rest) = bytes.strip_prefix(word.as_bytes()).and_then(|rest| rest.strip_prefix(b" ")) else {
+        return Ok(None);
+    };
+    let Some(end) = line_end(rest)? else { return Ok(None) };
+    let length = std::str::from_utf8(&rest[..end]).ok().and_then(text::digits);
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    let part = length.filter(|length| lengths.contains(length)).ok_or_else(|| {
+        let range = match (lengths.start(), lengths.end()) {
+            (0, most) => format!("at most {most}"),
+            (least, most) => format!("{least} to {most}"),
+        };
+        format!("expected {word} and a length of {range}")
+    })?;
+    Ok(Some((word.len() + 1 + end + 1, part)))
 }
 
 /// The first line of a publication.

@@ -18,9 +18,6 @@ struct Question {
 /// request's part is that of the processor time, so it depends on the requests beside it, which are fewer in a new worker.
 const DIVIDED: usize = 9;
 
-/// The quantiles of the slowest requests, and the usual one.
-const TAIL: [f64; 6] = [0.5, 0.95, 0.98, 0.99, 0.995, 0.998];
-
 /// The part of the failures.
 const FAILURES: f64 = 0.4;
 
@@ -36,11 +33,11 @@ const QUESTIONS: [Question; 10] = [
     Question { figure: TrialFigure::Allocations, quantile: 0.5, margin: 2, part: 0.1 },
     Question { figure: TrialFigure::Cpu, quantile: 0.5, margin: 5, part: 0.1 },
     Question { figure: TrialFigure::Time, quantile: 0.5, margin: 2, part: 0.1 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[1], margin: 3, part: 0.06 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[2], margin: 2, part: 0.04 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[3], margin: 2, part: 0.04 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[4], margin: 3, part: 0.03 },
-    Question { figure: TrialFigure::Time, quantile: TAIL[5], margin: 3, part: 0.03 },
+    Question { figure: TrialFigure::Time, quantile: 0.95, margin: 3, part: 0.06 },
+    Question { figure: TrialFigure::Time, quantile: 0.98, margin: 2, part: 0.04 },
+    Question { figure: TrialFigure::Time, quantile: 0.99, margin: 2, part: 0.04 },
+    Question { figure: TrialFigure::Time, quantile: 0.995, margin: 3, part: 0.03 },
+    Question { figure: TrialFigure::Time, quantile: 0.998, margin: 3, part: 0.03 },
 ];
 
 /// The differences between the workers apart from their code.
@@ -131,9 +128,10 @@ impl Question {
     fn text(&self, new: &RouteSide, old: &RouteSide) -> String {
         let value = |side: &RouteSide, quantile| side.spread(self.figure).quantile(quantile);
         // Where the slow requests begin beyond the quantile, the next one shows them.
-        let shows =
-            |quantile: &f64| *quantile >= self.quantile && value(new, *quantile) > value(old, *quantile);
-        let quantile = TAIL.into_iter().find(shows).unwrap_or(self.quantile);
+        let of_figure = QUESTIONS.iter().filter(|question| question.figure == self.figure);
+        let mut further = of_figure.map(|question| question.quantile).filter(|other| *other >= self.quantile);
+        let shown = further.find(|quantile| value(new, *quantile) > value(old, *quantile));
+        let quantile = shown.unwrap_or(self.quantile);
         // One digit of a fraction, where there is one: p99.5.
         let percentile = (quantile * 1000.0).round() / 10.0;
         let (new, old) = (value(new, quantile), value(old, quantile));
