@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # HTTP/2 in front of everything that serves: a Rack app, a static site, handlers on mruby and a proxy. Handlers cannot tell how a
-# request arrived, apart from its version. What the protocol alone decides is asked in server/protocols/http/tests/it/two.rs.
+# request arrived, apart from its version. Questions to the protocol alone are in server/protocols/http/tests/it/two.rs.
 
 require "support/http2_case"
 require "support/certificates"

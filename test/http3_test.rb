@@ -20,7 +20,7 @@ class Http3Test < TlsCase
     }
   RUBY
 
-  # A browser that uses QUIC for the server without having been told by it, and accepts its certificate.
+  # A browser that uses QUIC for the server without its Alt-Svc, and accepts its certificate.
   def browse(own, key)
     der = OpenSSL::PKey.read(key).public_to_der
     flags = ["--origin-to-force-quic-on=127.0.0.1:#{own.port}",

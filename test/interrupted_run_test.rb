@@ -15,7 +15,7 @@ class InterruptedRunTest < Case
       it "never ends" do
         own = start(app: 'run ->(_env) { [200, {}, [Process.pid.to_s]] }', settings: { services: { one: "sleep 1000" } })
         wait_until("a service") { own.stats["services"].any? { |one| one["state"] == "running" } }
-        # A process that is in the server's folder, but nobody's child any more.
+        # A process that is in the server's folder, but no child of the server any more.
         Process.wait(Process.spawn("sh", "-c", "setsid sleep 1000 & exit 0", chdir: own.dir))
         $stdout.puts "#{own.base} #{own.pid}"
         $stdout.flush

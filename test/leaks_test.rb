@@ -282,7 +282,7 @@ class LeaksTest < Case
 
   it "stops recording when the command is killed, at the latest after its time" do
     own = server
-    # What is left of a killed command.
+    # The traces of a killed command.
     socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
     socket.write("POST /heap?dump=0&trace=3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
     assert_match(%r{\AHTTP/1.1 200}, socket.read)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Limits on size, number and time arrive from the settings. What the protocol makes of them is asked in server/protocols (h1,
+# Limits on size, number and time arrive from the settings. Questions to the protocol about them are in server/protocols (h1,
 # http/tests/it/limits).
 
 require "support/case"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The guarantees of the proxy for correct clients and backends, where the server around it decides: everything passes
-# unchanged and no request waits for another. What the proxy alone decides is asked in server/content/proxy/tests.
+# unchanged and no request waits for another. Questions to the proxy alone are in server/content/proxy/tests.
 
 require "support/certificates"
 require "support/site_case"

@@ -6,7 +6,7 @@
 require "support/site_case"
 require "support/http2_client"
 
-# Quiet, because the server decides by time which responses nobody reads, and the backend is a thread of this process.
+# Quiet, because the server decides by time which responses no client reads, and the backend is a thread of this process.
 class ProxyStallsTest < SiteCase
   quiet! 25
 

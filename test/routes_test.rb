@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What each route of an app takes: `firebrick routes`, GET /routes, /stats, /metrics, the access log. The names come from the app's framework.
+# The figures of each route of an app: `firebrick routes`, GET /routes, /stats, /metrics, the access log. The names come from the app's framework.
 
 require "json"
 require "support/case"

@@ -264,7 +264,7 @@ class StatementTimeoutTest < Case
   end
 end
 
-# MySQL and MariaDB, whose drivers need not be installed: an adapter as that of Active Record 7.1, and a connection that keeps what it is told.
+# MySQL and MariaDB, whose drivers need not be installed: an adapter as that of Active Record 7.1, and a connection that keeps its statements.
 class StatementTimeoutMysqlTest < Case
   parallel!
 

@@ -110,7 +110,7 @@ class WebsocketTest < TlsCase
     WebSocket::KINDS.fetch(version).new(own, path, **options).tap { |socket| @sockets << socket }
   end
 
-  # What the app has seen of the request.
+  # The request as the app has seen it.
   def seen(socket)
     JSON.parse(socket.read_exactly(socket.read_exactly(4).unpack1("N")))
   end

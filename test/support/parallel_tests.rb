@@ -11,7 +11,7 @@
 # so some threads take them first, from the beginning: a long test that began last would delay the end of the run, and
 # many of them at a time would leave the processors idle.
 #
-# A class is told when the last of its tests is over, so that its shared server ends then and not after all tests.
+# A class learns when the last of its tests is over, so that its shared server ends then and not after all tests.
 
 require "minitest"
 

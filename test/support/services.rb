@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Processes beside the workers. What holds for those of `[services]` and of `Firebrick.service` alike is asked here, once for
+# Processes beside the workers. Questions to those of `[services]` and of `Firebrick.service` alike are here, once for
 # each kind: a class includes this and has
 #
 # launch            a server with a service that logs its start, and its end after TERM

@@ -6,7 +6,7 @@ require_relative "servers"
 module Bench
   module Deploys
     # Instances behind a service, as in Kubernetes: they are replaced one after another, and the service learns of it up to 5 s late. Until
-    # then it sends connections to an instance that was told to end.
+    # then it sends connections to an instance that has got TERM.
     class Replacements
       # The longest delay, in seconds, until the service learns of a change.
       LATE = 5.0
@@ -22,7 +22,7 @@ module Bench
         def command = [{ "KUBERNETES_SERVICE_HOST" => "127.0.0.1" }, *super]
       end
 
-      # Puma by default, without a `sleep` before it is told to end.
+      # Puma by default, without a `sleep` before its TERM.
       class PumaInstance < PumaPhased
         NAME = "Puma"
       end
@@ -107,7 +107,7 @@ module Bench
         service.add(one.port)
       end
 
-      # The new instance serves before the old one is told to end, as with `maxSurge: 1`.
+      # The new instance serves before the old one gets TERM, as with `maxSurge: 1`.
       def replace(kind, instances, service)
         enter(kind, instances, service)
         old = instances.shift

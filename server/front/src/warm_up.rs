@@ -1,7 +1,7 @@
 //! Keeps recent requests of each route. The template of a new release repeats them before it forks workers (`reload.warm`).
 //!
-//! Why: the first request of a route after a reload takes two to five times as long as the others, because it loads code and fills caches. What the
-//! template has loaded, compiled and cached, all workers share.
+//! Why: the first request of a route after a reload takes two to five times as long as the others, because it loads code and fills caches. All
+//! workers share the code and caches of the template.
 //!
 //! Contract:
 //! 1. Only GET requests without a body that the app has answered with 2xx, 3xx or 304 within [`SLOWEST`] are kept: safe methods (RFC 9110, 9.2.1) with

@@ -1,4 +1,4 @@
-# Names of its own, some of which somebody else could have, too.
+# Names of its own, some of which a library could have, too.
 class Report
   def self.words = "of the file"
 end

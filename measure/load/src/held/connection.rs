@@ -192,7 +192,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads the head of the final response, with its empty line. What follows it is the next that is read.
+    /// Reads the head of the final response, with its empty line. The bytes after it are read next.
     async fn head(&mut self, buffer: &RefCell<Box<[u8]>>) -> Result<Vec<u8>, Fault> {
         let mut head = Vec::new();
         loop {

@@ -25,7 +25,7 @@ pub(crate) struct Selection {
 /// A response with more names in its Vary is not kept.
 const MOST_NAMES: usize = 16;
 
-/// What Vary says.
+/// The content of Vary.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Vary {
     /// By these names, in lower case and sorted; empty without a Vary.

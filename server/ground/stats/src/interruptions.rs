@@ -80,7 +80,7 @@ figures! {
         /// When it was switched on; null if it is off.
         #[serde(with = "when::maybe")]
         since: Option<SystemTime>,
-        /// What switched it on: `the control socket`, or the path of `maintenance.file`; empty if it is off.
+        /// The origin of the switch: `the control socket`, or the path of `maintenance.file`; empty if it is off.
         by: String,
         /// The value of `Retry-After` in seconds.
         retry_after_s: u64,

@@ -17,7 +17,7 @@
 //!    pool. A worker is added only where memory has room and CPU is idle, like by the rule of
 //!    [`growth`](crate::reconciler::growth). Seats are not added while memory is short.
 //! 2. One step is a trial: at most one runs, it changes one of both numbers, seats to at most four times as
-//!    many, workers to at most twice as many, and it is taken back unless it has helped ([`trial`]). What did not
+//!    many, workers to at most twice as many, and it is taken back unless it has helped ([`trial`]). A step that did not
 //!    help is tried again from the same number after [`AGAIN`] at the earliest, and each time after twice as long.
 //! 3. More is tried only while requests wait or the objective is broken. Fewer seats are tried while it is broken, nothing
 //!    else helps, and requests take longer in the app than with few of them (the gradient of the two times).

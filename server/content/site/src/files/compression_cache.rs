@@ -96,7 +96,7 @@ impl CompressionCache {
             if let Some(bytes) = &done {
                 self.spilled.borrow_mut().put(key, bytes);
             }
-            // The copy on disk is used while memory is scarce. What does not shrink takes no memory.
+            // The copy on disk is used while memory is scarce. A file that does not shrink takes no memory.
             if done.is_none() || memory::level() < Level::Files {
                 let mut all = self.done.borrow_mut();
                 all.insert(key, done.clone());

@@ -167,7 +167,7 @@ fn a_wrong_handshake_opens_nothing() {
             ("/websocket-200", 501, "501 Not Implemented\n"),
             ("/plain", 501, "501 Not Implemented\n"),
             ("/204", 501, "501 Not Implemented\n"),
-            // What refuses a WebSocket is sent as it is.
+            // A response that refuses a WebSocket is sent as it is.
             ("/websocket-403", 403, "refused"),
             ("/websocket-chunked", 400, "one"),
             ("/404", 404, "a body"),

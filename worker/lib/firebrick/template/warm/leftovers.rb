@@ -7,7 +7,7 @@ require "firebrick/template/warm/connections"
 module Firebrick
   class Template
     module Warm
-      # What requests leave behind in a process, and its forks would inherit: a thread that does not run in them, a
+      # The traces of requests in a process that its forks would inherit: a thread that does not run in them, a
       # connection that they would share.
       module Leftovers
         class << self

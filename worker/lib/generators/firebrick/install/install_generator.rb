@@ -20,8 +20,8 @@ module Firebrick
     # `rails generate firebrick:install`: makes Firebrick the server of a Rails app. `rails destroy firebrick:install`
     # takes that back.
     #
-    # What can fail is done first, so a refusal leaves all files as they were. Replaced lines stay as comments (Marks).
-    # A second run changes nothing.
+    # Steps that can fail come first, so a refusal leaves all files as they were. Replaced lines stay as comments
+    # (Marks). A second run changes nothing.
     class InstallGenerator < Rails::Generators::Base
       include FileChanges
       include Remarks
