@@ -65,11 +65,6 @@ impl Local {
         })
     }
 
-    /// Returns the number of the front thread.
-    pub(crate) fn index(&self) -> u16 {
-        self.index
-    }
-
     /// Returns the number of connections that apps have taken over and whose clients may not have everything yet.
     pub fn tunnels(&self) -> usize {
         self.tunnels.get()

@@ -7,8 +7,8 @@
 //! 3. A request waits for room at most for the given patience, counted from the last request that got room or
 //!    from the opening of the line. After that the limits of the queue decide.
 //! 4. A released request is on its way until it is in the queue or its client has gone. Only then is the next
-//!    request released, unless it belongs to the same front thread, which wakes its requests in order; two
-//!    threads could bring theirs to the queue in any order.
+//!    request released. Two front threads could bring theirs to the queue in any order, and so could one thread:
+//!    a connection that its thread is about to read also sees that its requests have been released.
 
 use super::{PauseFigures, PausePhase, PauseTerms};
 use queue::PoolIndex;
@@ -48,16 +48,18 @@ pub(super) struct PauseLine<T> {
 /// The requests of one pool.
 #[derive(Debug)]
 struct PoolLine<T> {
-    /// The requests by their numbers, with their front threads.
-    waiting: BTreeMap<u64, (u16, T)>,
+    /// The requests by their numbers.
+    waiting: BTreeMap<u64, T>,
     on_the_way: usize,
+    /// How many more requests the queue has room for.
+    room: usize,
     /// When the pause ended, or the last request was released.
     advanced: Option<Instant>,
 }
 
 impl<T> PauseLine<T> {
     pub(super) fn new(pools: usize) -> PauseLine<T> {
-        let pool = || PoolLine { waiting: BTreeMap::new(), on_the_way: 0, advanced: None };
+        let pool = || PoolLine { waiting: BTreeMap::new(), on_the_way: 0, room: 0, advanced: None };
         PauseLine {
             phase: PausePhase::Off,
             terms: None,
@@ -89,7 +91,9 @@ impl<T> PauseLine<T> {
         }
         self.phase = PausePhase::Releasing;
         self.first_after = self.next;
-        self.pools.iter_mut().for_each(|pool| pool.advanced = Some(now));
+        for pool in &mut self.pools {
+            (pool.advanced, pool.room) = (Some(now), 0);
+        }
         self.settle(now);
         Some(self.waiting)
     }
@@ -105,18 +109,14 @@ impl<T> PauseLine<T> {
         self.refused += self.waiting as u64;
         self.waiting = 0;
         let pools = self.pools.iter_mut();
-        pools
-            .flat_map(|pool| std::mem::take(&mut pool.waiting).into_values())
-            .map(|(_, request)| request)
-            .collect()
+        pools.flat_map(|pool| std::mem::take(&mut pool.waiting).into_values()).collect()
     }
 
-    /// Adds a request of a front thread to the line, if it has to wait. `concerns` tells whether a pause with
+    /// Adds a request to the line, if it has to wait. `concerns` tells whether a pause with
     /// these paths concerns the request.
     pub(super) fn enter(
         &mut self,
         pool: PoolIndex,
-        thread: u16,
         concerns: impl FnOnce(&[String]) -> bool,
         request: T,
     ) -> Entered {
@@ -137,26 +137,31 @@ impl<T> PauseLine<T> {
         self.next += 1;
         self.waiting += 1;
         self.held += 1;
-        self.pools[usize::from(pool.0)].waiting.insert(number, (thread, request));
+        self.pools[usize::from(pool.0)].waiting.insert(number, request);
         Entered::Waits(number)
     }
 
-    /// Removes a request whose client has gone. The request may have been released already.
-    pub(super) fn leave(&mut self, pool: PoolIndex, number: u64, now: Instant) {
-        let its = &mut self.pools[usize::from(pool.0)];
-        if its.waiting.remove(&number).is_some() {
+    /// Removes a request whose client has gone. The request may have been released already; then its place on the
+    /// way is free, and the next request is returned, as by [`PauseLine::arrived`].
+    pub(super) fn leave(&mut self, pool: PoolIndex, number: u64, now: Instant) -> Option<T> {
+        if self.pools[usize::from(pool.0)].waiting.remove(&number).is_some() {
             self.waiting -= 1;
             self.left += 1;
             self.settle(now);
-        } else if self.phase != PausePhase::Refusing {
-            its.on_the_way = its.on_the_way.saturating_sub(1);
+            return None;
         }
+        if self.phase == PausePhase::Refusing {
+            return None;
+        }
+        self.arrived(pool, now)
     }
 
-    /// Records that a released request is in the queue, or that its client has gone.
-    pub(super) fn arrived(&mut self, pool: PoolIndex) {
+    /// Records that a released request is in the queue, or that its client has gone. Returns the next request,
+    /// if the queue had room for more at the last [`PauseLine::release`].
+    pub(super) fn arrived(&mut self, pool: PoolIndex, now: Instant) -> Option<T> {
         let its = &mut self.pools[usize::from(pool.0)];
         its.on_the_way = its.on_the_way.saturating_sub(1);
+        self.next(pool, now)
     }
 
     /// Returns whether a request of a pool is on the way.
@@ -164,8 +169,9 @@ impl<T> PauseLine<T> {
         self.pools[usize::from(pool.0)].on_the_way > 0
     }
 
-    /// Removes the next requests of a pool and of one front thread from the line, if the pause is over.
-    /// `room`: the number of requests that the queue has room for.
+    /// Removes the next request of a pool from the line, if the pause is over and no other is on the way; or all,
+    /// when the requests have waited for `patience` without any getting room. `room`: the number of requests
+    /// that the queue has room for.
     pub(super) fn release(
         &mut self,
         pool: PoolIndex,
@@ -173,33 +179,42 @@ impl<T> PauseLine<T> {
         patience: Duration,
         now: Instant,
     ) -> Vec<T> {
-        if self.phase != PausePhase::Releasing {
-            return Vec::new();
-        }
         let its = &mut self.pools[usize::from(pool.0)];
         let since = [its.advanced, self.open_since].into_iter().flatten().min();
         let impatient = since.is_some_and(|since| now.saturating_duration_since(since) >= patience);
-        let room = match (impatient, its.on_the_way) {
-            (true, _) => usize::MAX,
-            (false, 0) => room,
-            (false, _) => 0,
-        };
-        let mut released = Vec::new();
-        let first = its.waiting.first_key_value().map(|(_, (thread, _))| *thread);
-        while released.len() < room {
-            let Some(next) = its.waiting.first_entry() else { break };
-            if Some(next.get().0) != first && !impatient {
-                break;
-            }
-            released.push(next.remove().1);
+        its.room = room.saturating_sub(its.on_the_way);
+        if !impatient {
+            return self.next(pool, now).into_iter().collect();
         }
-        its.on_the_way += released.len();
-        self.waiting -= released.len();
-        if !released.is_empty() {
-            its.advanced = Some(now);
-            self.settle(now);
+        let mut released = Vec::new();
+        while let Some(next) = self.pop(pool, now) {
+            released.push(next);
         }
         released
+    }
+
+    /// Removes the next request of a pool from the line, if the queue has room for it and no other is on the way.
+    fn next(&mut self, pool: PoolIndex, now: Instant) -> Option<T> {
+        let its = &mut self.pools[usize::from(pool.0)];
+        if its.on_the_way > 0 || its.room == 0 {
+            return None;
+        }
+        self.pop(pool, now)
+    }
+
+    /// Removes the next request of a pool from the line, if the pause is over.
+    fn pop(&mut self, pool: PoolIndex, now: Instant) -> Option<T> {
+        if self.phase != PausePhase::Releasing {
+            return None;
+        }
+        let its = &mut self.pools[usize::from(pool.0)];
+        let (_, next) = its.waiting.pop_first()?;
+        its.on_the_way += 1;
+        its.room = its.room.saturating_sub(1);
+        its.advanced = Some(now);
+        self.waiting -= 1;
+        self.settle(now);
+        Some(next)
     }
 
     /// Opens the line when the last request from before the end of the pause has left, and ends the release with

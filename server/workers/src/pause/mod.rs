@@ -144,7 +144,7 @@ impl Pause {
         self.changed.notified()
     }
 
-    /// Waits until no released request is on its way to the queue any more. Registered at this call.
+    /// Waits until no released request is on its way to the queue any more, and none follows. Registered at this call.
     pub(crate) fn arrived(&self) -> Notified<'_> {
         self.arrived.notified()
     }
@@ -160,20 +160,19 @@ impl Pause {
         tell(released, || Fate::Go);
     }
 
-    /// Waits until the pause releases a request of this pool and path, on front thread `thread`. Returns
-    /// `None` at once if the pause does not concern it.
+    /// Waits until the pause releases a request of this pool and path. Returns `None` at once if the pause does
+    /// not concern it.
     ///
     /// # Errors
     /// Too many requests wait, the server is shutting down, or the client has gone.
     pub(crate) async fn wait(
         &self,
         pool: PoolIndex,
-        thread: u16,
         path: &[u8],
         client: &dyn Client,
     ) -> Result<Option<PausedRequest<'_>>, Failure> {
         let (tell, mut fate) = oneshot::channel();
-        let number = match self.line().enter(pool, thread, |paths| is_below(paths, path), tell) {
+        let number = match self.line().enter(pool, |paths| is_below(paths, path), tell) {
             Entered::Passes => return Ok(None),
             Entered::Full { max, until } => return Err(full(max, until)),
             Entered::Refused => return Err(shutting_down()),
@@ -237,15 +236,16 @@ enum PausedStage {
 
 impl Drop for PausedRequest<'_> {
     fn drop(&mut self) {
-        let pool = self.pool;
-        let moves = self.pause.change(|line| {
-            match self.stage {
-                PausedStage::Waiting(number) => line.leave(pool, number, Instant::now()),
-                PausedStage::OnTheWay => line.arrived(pool),
-                PausedStage::Refused => {}
-            }
-            line.is_moving(pool)
+        let (pool, now) = (self.pool, Instant::now());
+        let (next, moves) = self.pause.change(|line| {
+            let next = match self.stage {
+                PausedStage::Waiting(number) => line.leave(pool, number, now),
+                PausedStage::OnTheWay => line.arrived(pool, now),
+                PausedStage::Refused => None,
+            };
+            (next, line.is_moving(pool))
         });
+        tell(next, || Fate::Go);
         if !moves {
             self.pause.arrived.notify_waiters();
         }
@@ -253,7 +253,7 @@ impl Drop for PausedRequest<'_> {
 }
 
 /// Resolves the waiting requests; cancelled ones are ignored.
-fn tell(waiting: Vec<oneshot::Sender<Fate>>, fate: impl Fn() -> Fate) {
+fn tell(waiting: impl IntoIterator<Item = oneshot::Sender<Fate>>, fate: impl Fn() -> Fate) {
     waiting.into_iter().for_each(|waiting| drop(waiting.send(fate())));
 }
 

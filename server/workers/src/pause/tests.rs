@@ -20,7 +20,7 @@ fn paused(max: usize) -> PauseLine<u32> {
 }
 
 fn enter(line: &mut PauseLine<u32>, pool: PoolIndex, request: u32) -> Entered {
-    line.enter(pool, 0, |paths| is_below(paths, b"/"), request)
+    line.enter(pool, |paths| is_below(paths, b"/"), request)
 }
 
 #[test]
@@ -33,11 +33,10 @@ fn requests_wait_up_to_the_limit_and_leave_in_order_of_arrival() {
     let now = Instant::now();
     assert!(line.release(ONE, 9, PATIENCE, now).is_empty(), "the pause is not over");
     assert_eq!(line.end(now), Some(3));
-    assert_eq!(line.release(ONE, 2, PATIENCE, now), [0, 1]);
-    assert!(line.release(ONE, 2, PATIENCE, now).is_empty(), "both are on the way");
-    line.arrived(ONE);
-    assert!(line.release(ONE, 2, PATIENCE, now).is_empty(), "one is on the way");
-    line.arrived(ONE);
+    assert_eq!(line.release(ONE, 2, PATIENCE, now), [0]);
+    assert!(line.is_moving(ONE) && line.release(ONE, 2, PATIENCE, now).is_empty(), "one is on the way");
+    assert_eq!(line.arrived(ONE, now), Some(1), "the queue had room for another");
+    assert_eq!((line.arrived(ONE, now), line.is_moving(ONE)), (None, false), "it has no more");
     assert_eq!(line.release(ONE, 2, PATIENCE, now), [2]);
     assert_eq!((line.phase(), line.is_closed()), (PausePhase::Off, false));
     assert_eq!(enter(&mut line, ONE, 4), Entered::Passes);
@@ -56,7 +55,7 @@ fn later_requests_wait_behind_those_of_the_pause_and_no_longer() {
     assert_eq!(line.release(ONE, 1, PATIENCE, now), [0]);
     assert_eq!((line.phase(), line.is_closed()), (PausePhase::Releasing, false));
     assert_eq!(enter(&mut line, ONE, 3), Entered::Passes);
-    line.arrived(ONE);
+    assert_eq!(line.arrived(ONE, now), None);
     assert!(line.release(ONE, 0, PATIENCE, now + PATIENCE / 2).is_empty());
     assert_eq!(line.release(ONE, 0, PATIENCE, now + PATIENCE), [1], "the limits of the queue decide");
     assert_eq!(line.release(OTHER, 1, PATIENCE, now), [2]);
@@ -85,7 +84,7 @@ fn a_client_that_goes_leaves_its_place() {
     let now = Instant::now();
     line.end(now);
     assert_eq!(line.release(ONE, 1, PATIENCE, now), [1]);
-    line.leave(ONE, number, now);
+    assert_eq!(line.leave(ONE, number, now), None);
     assert_eq!(line.figures().left, 1, "the second was released before its client left");
     line.begin(terms(5, &[])).unwrap();
     enter(&mut line, ONE, 2);
@@ -103,26 +102,33 @@ fn the_last_client_that_goes_ends_the_release() {
 }
 
 #[test]
-fn threads_take_turns_so_that_the_order_is_kept() {
+fn one_request_is_on_the_way_at_a_time_also_when_clients_go() {
     let mut line = paused(9);
-    for (request, thread) in [(0, 4), (1, 4), (2, 5), (3, 4)] {
-        assert!(matches!(line.enter(ONE, thread, |_| true, request), Entered::Waits(_)));
+    let mut numbers = Vec::new();
+    for request in 0..5 {
+        let Entered::Waits(number) = enter(&mut line, ONE, request) else { panic!("it waits") };
+        numbers.push(number);
     }
     let now = Instant::now();
     line.end(now);
-    for expected in [&[0, 1][..], &[2], &[3]] {
-        assert_eq!(line.release(ONE, 9, PATIENCE, now), expected);
-        assert!(line.is_moving(ONE) && line.release(ONE, 9, PATIENCE, now).is_empty());
-        expected.iter().for_each(|_| line.arrived(ONE));
-    }
+    assert_eq!(line.release(ONE, 9, PATIENCE, now), [0]);
+    assert_eq!(line.leave(ONE, numbers[2], now), None, "it was not on the way");
+    assert_eq!(line.leave(ONE, numbers[0], now), Some(1), "it was");
+    assert!(line.release(ONE, 1, PATIENCE, now).is_empty(), "the one on the way takes the only room");
+    assert_eq!(line.arrived(ONE, now), None);
+    assert_eq!(line.release(ONE, 9, PATIENCE, now), [3]);
+    line.begin(terms(9, &[])).unwrap();
+    assert_eq!(line.arrived(ONE, now), None, "paused again");
+    line.end(now);
     assert!(!line.is_moving(ONE));
+    assert_eq!(line.release(ONE, 9, PATIENCE, now), [4]);
 }
 
 #[test]
 fn only_the_paths_of_the_pause_wait() {
     let mut line: PauseLine<u32> = PauseLine::new(1);
     line.begin(terms(5, &["/orders", "/api/v2"])).unwrap();
-    let mut of = |path: &[u8]| line.enter(ONE, 0, |paths| is_below(paths, path), 0) != Entered::Passes;
+    let mut of = |path: &[u8]| line.enter(ONE, |paths| is_below(paths, path), 0) != Entered::Passes;
     for path in [&b"/orders"[..], b"/orders/7", b"/%6frders", b"//orders", b"/api/v2/x"] {
         assert!(of(path), "{}", path.escape_ascii());
     }
@@ -198,12 +204,16 @@ proptest! {
                 }
                 Step::Leave(at) if at < waiting.len() => {
                     let (pool, number, _) = waiting.remove(at);
-                    line.leave(PoolIndex(pool), number, now);
+                    let next = line.leave(PoolIndex(pool), number, now);
+                    prop_assert_eq!(next, None, "it was not on the way");
                 }
                 Step::Leave(_) => {}
-                Step::Release(pool, room) => {
-                    let released = line.release(PoolIndex(pool), room, PATIENCE, now);
-                    prop_assert!(released.len() <= room);
+                Step::Release(pool, _) | Step::Arrive(pool) => {
+                    let released = match step {
+                        Step::Release(_, room) => line.release(PoolIndex(pool), room, PATIENCE, now),
+                        _ => line.arrived(PoolIndex(pool), now).into_iter().collect(),
+                    };
+                    prop_assert!(released.len() <= 1);
                     for request in released {
                         let at = waiting.iter().position(|(_, _, its)| *its == request);
                         prop_assert!(at.is_some(), "{request} waited");
@@ -212,7 +222,6 @@ proptest! {
                         last[usize::from(pool)] = Some(request);
                     }
                 }
-                Step::Arrive(pool) => line.arrived(PoolIndex(pool)),
             }
             prop_assert_eq!(line.figures().waiting, waiting.len());
             let left = line.waiting_of(ONE) + line.waiting_of(OTHER);

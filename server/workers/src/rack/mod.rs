@@ -121,7 +121,7 @@ impl Rack {
     ) -> Result<Option<PausedRequest<'_>>, Failure> {
         let since = Instant::now();
         let path = call.with_head(|head| head.path().to_vec()).unwrap_or_default();
-        let paused = self.local.shared().pause().wait(call.pool(), self.local.index(), &path, client).await;
+        let paused = self.local.shared().pause().wait(call.pool(), &path, client).await;
         if !matches!(paused, Ok(None)) {
             call.was_paused(since, Instant::now());
         }
