@@ -174,7 +174,7 @@ class HubPresenceTest < TlsCase
     wait_for_events(bob, "join ann", "join 7", "leave 7", "join bob", "leave ann")
     wait_until("ann to be nowhere") { asked(own, "lobby").empty? }
     bob.perform(ROOM, "move", room: "2")
-    wait_until("bob to leave the stopped stream") { asked(own, "room:1").empty? }
+    wait_until("bob to leave the stopped stream") { asked(own, "here:1").empty? }
     assert_nil ann.closed
   end
 
@@ -363,16 +363,123 @@ class HubPresenceTest < TlsCase
     end
   end
 
-  it "says that there is no presence with Redis" do
+  # Two servers of a group.
+  def pair_of_hubs(url, hub: {}, **options)
+    Array.new(2) { hub(settings: { hub: { redis: url, **hub } }, **options) }
+  end
+
+  it "has the members of all servers with Redis" do
     with_redis do |url, _|
-      own = hub(settings: { hub: { redis: url } })
-      one = client(own, "ann", HERE)
-      assert_match(/no presence with hub\.redis/, error(one))
-      one.command("presence", HERE)
-      assert_match(/no presence with hub\.redis/, error(one, 2))
-      socket = UNIXSocket.new(File.join(own.dir, "tmp/firebrick-hub.sock"))
-      socket.write("PRESENCE 4\nroom")
-      assert_match(/\AERROR there is no presence with hub\.redis/, socket.gets)
+      own, other = pair_of_hubs(url)
+      ann = client(own, "ann", HERE)
+      bob = client(other, "bob", HERE)
+      [ann, bob].each { |one| one.wait { seen(one).include?("join bob") } }
+      [ann, bob].each { |one| assert_equal %w[ann bob], members(one, HERE).keys }
+      assert_equal([%w[ann bob]] * 2, [own, other].map { |server| asked(server, "here:1").keys })
+      # A tab on each server is one member, and one that comes back at another server has not left.
+      tab = client(other, "ann", HERE)
+      ann.close
+      sleep 2
+      assert_equal ["join bob"], seen(bob)
+      tab.close
+      back = client(own, "ann", HERE)
+      sleep 2
+      assert_equal ["join bob"], seen(bob)
+      back.perform(HERE, "quit")
+      wait_for_events(bob, "join bob", "leave ann")
+      bob.close
+      wait_for_events(back, "leave ann", "leave bob")
+      assert_equal([{}] * 2, [own, other].map { |server| asked(server, "here:1") })
+      assert_nothing_left(url)
+    end
+  end
+
+  # Redis has nothing about members.
+  def assert_nothing_left(url)
+    wait_until("Redis to forget all members") { redis_keys(url).grep(/:(members|sessions)/).empty? }
+    assert_empty redis_keys(url).grep(/:(members|sessions)/)
+  end
+
+  def redis_keys(url)
+    socket = TCPSocket.new("127.0.0.1", url[%r{:(\d+)/}, 1])
+    socket.write("KEYS *\r\n")
+    Array.new(socket.gets[1..].to_i) { socket.read(socket.gets[1..].to_i + 2).chomp }
+  ensure
+    socket&.close
+  end
+
+  it "lets the members of a server go that is not heard any more, and has them again, with Redis" do
+    with_redis do |url, _|
+      own, other = pair_of_hubs(url)
+      ann = client(own, "ann", HERE)
+      client(other, "bob", HERE)
+      wait_for_events(ann, "join ann", "join bob")
+      # Leases are renewed.
+      sleep 6
+      assert_equal %w[ann bob], members(ann, HERE).keys
+      Process.kill(:STOP, other.pid)
+      wait_for_events(ann, "join ann", "join bob", "leave bob")
+      Process.kill(:CONT, other.pid)
+      wait_for_events(ann, "join ann", "join bob", "leave bob", "join bob")
+    ensure
+      Process.kill(:CONT, other.pid) if other
+    end
+  end
+
+  it "keeps to the limits and to the app's word on all servers, with Redis" do
+    with_redis do |url, _|
+      own, other = pair_of_hubs(url, hub: { presence_members: 2, presence_claims: true })
+      ann = client(own, "ann")
+      ann.perform(ROOM, "enter")
+      claims = client(other, "eve", ROOM)
+      claims.command("join", ROOM, presence: { id: "ann", info: {} })
+      assert_match(/the app vouches/, error(claims))
+      claims.command("join", ROOM, presence: { id: "bob", info: { a: "/ü\u0001" } })
+      wait_for_events(ann, "join ann", "join bob")
+      assert_equal({ "a" => "/ü\u0001" }, members(ann)["bob"])
+      third = client(other, "zed")
+      third.perform(ROOM, "enter")
+      assert_match(/the stream has 2 members/, error(third))
+      # It leaves one member for another, so there is room.
+      claims.command("join", ROOM, presence: { id: "carl", info: {} })
+      wait_for_events(ann, "join ann", "join bob", "leave bob", "join carl")
+      assert_equal %w[ann carl], asked(other, "room:1").keys.sort
+    end
+  end
+
+  it "goes on without Redis, and brings all members again when it is back" do
+    with_redis do |url, pid|
+      own, other = pair_of_hubs(url, hub: { presence_expiry: "4s" })
+      ann = client(own, "ann", HERE)
+      bob = client(other, "bob", HERE)
+      wait_for_events(ann, "join ann", "join bob")
+      Process.kill(:KILL, pid)
+      carl = client(own, "carl", HERE)
+      carl.command("presence", HERE)
+      assert_match(/the members are not known: Redis on/, error(carl))
+      # Without its memory.
+      redis_on(Integer(url[%r{:(\d+)/}, 1])) do
+        [ann, bob].each { |one| one.wait(30) { (%w[ann bob carl].map { |id| "join #{id}" } - seen(one)).empty? } }
+        wait_until("all members") { asked(other, "here:1").keys == %w[ann bob carl] }
+        assert_equal %w[ann bob carl], members(bob, HERE).keys
+        assert_nil ann.closed
+      end
+    end
+  end
+
+  it "passes members on to a new program, unseen, with Redis" do
+    with_redis do |url, _|
+      own = hub(upgradable: true, settings: { hub: { redis: url, presence_expiry: "4s" } })
+      ann = client(own, "ann", HERE)
+      bob = client(own, "bob", HERE)
+      wait_for_events(ann, "join ann", "join bob")
+      own.follow(new_pid(assert_upgrades(own, follow: false)))
+      assert_equal %w[ann bob], members(ann, HERE).keys
+      bob.perform(HERE, "quit")
+      wait_for_events(ann, "join ann", "join bob", "leave bob")
+      ann.close
+      wait_until("the last to go", within: 20) { asked(own, "here:1").empty? }
+      assert_nothing_left(url)
     end
   end
 end

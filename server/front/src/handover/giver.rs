@@ -247,11 +247,10 @@ impl SuccessorChannel {
         let _ = self.0.send(&Message::Kept, &[file.as_fd()]).await;
     }
 
-    /// Sends the new program the streams of the hub, unless they are shared through Redis.
-    pub(crate) async fn hub_streams(&self, streams: Option<&File>) {
-        let files: Vec<BorrowedFd<'_>> = streams.into_iter().map(AsFd::as_fd).collect();
+    /// Sends the new program the streams and members of the hub.
+    pub(crate) async fn hub_streams(&self, streams: &File) {
         // A new program that has exited needs nothing of the hub.
-        let _ = self.0.send(&Message::HubStreams, &files).await;
+        let _ = self.0.send(&Message::HubStreams, &[streams.as_fd()]).await;
     }
 
     /// Sends the new program WebSockets of the hub, with the file of their records.

@@ -81,7 +81,9 @@ impl CableSocket {
             CableCommand::History { identifier, history } => self.replay(&identifier, &history),
             CableCommand::Join { identifier, presence } => self.join_presence(&identifier, presence).await,
             CableCommand::Leave { identifier } => self.leave_presence(&identifier).await,
-            CableCommand::Presence { identifier, records } => self.show_presence(&identifier, records),
+            CableCommand::Presence { identifier, records } => {
+                self.show_presence(&identifier, records).await;
+            }
             CableCommand::Pong => {}
         }
     }

@@ -73,17 +73,15 @@ impl CableSocket {
 
 /// Gives streams and clients to the program that has taken over. Nothing is published here any more, unless by Redis.
 pub(crate) async fn give_away(hub: Arc<SharedHub>, channel: Rc<SuccessorChannel>, log: impl Fn(&str)) {
-    let records = (!hub.is_shared).then(|| (hub.streams().record(), hub.present.record()));
-    let write = |(streams, members): (TableRecord, PresenceRecord)| {
-        written(|file| {
-            serde_json::to_writer(&mut *file, &streams)?;
-            // A program that does not know members does not read on.
-            Ok(serde_json::to_writer(file, &members)?)
-        })
-    };
-    let file = records.map(write).transpose();
+    // Streams that are shared come from Redis.
+    let (streams, members) = ((!hub.is_shared).then(|| hub.streams().record()), hub.present.record());
+    let file = written(|file| {
+        serde_json::to_writer(&mut *file, &streams)?;
+        // A program that does not know members does not read on.
+        Ok(serde_json::to_writer(file, &members)?)
+    });
     match file {
-        Ok(file) => channel.hub_streams(file.as_ref()).await,
+        Ok(file) => channel.hub_streams(&file).await,
         Err(error) => log(&format!("hub: the streams are not handed over: {error}")),
     }
     let mut given = hub.give();
@@ -157,15 +155,18 @@ impl SharedHub {
             Heirloom::Streams(file) => {
                 if let Some(file) = file {
                     let mut reader = serde_json::Deserializer::from_reader(BufReader::new(file));
-                    let record = TableRecord::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
-                    self.streams().adopt(record, now_ms());
+                    let record = Option::<TableRecord>::deserialize(&mut reader);
+                    let record = record.map_err(|error| unreadable(&error))?;
                     match PresenceRecord::deserialize(&mut reader) {
                         Ok(record) => self.present.adopt(record),
                         // A program that does not know members.
                         Err(error) if error.is_eof() => {}
                         Err(error) => return Err(unreadable(&error)),
                     }
-                    self.open();
+                    if let Some(record) = record {
+                        self.streams().adopt(record, now_ms());
+                        self.open();
+                    }
                 }
             }
             Heirloom::Sockets(file, connections) => {

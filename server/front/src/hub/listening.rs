@@ -9,7 +9,7 @@ use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, 
 use super::events::{self, NoEvents};
 use super::joining::{Claimed, Listening};
 use super::local::LocalHub;
-use super::present::{NOT_SHARED, new_session};
+use super::present::new_session;
 use super::{count, now_ms, poll};
 use cable::event::closing;
 use cable::event_id::{EventId, StreamSet};
@@ -97,9 +97,6 @@ impl LocalHub {
             count(&self.hub.counts.rejected);
             Box::new(refusal(status, why))
         };
-        if self.hub.is_shared {
-            return Err(refused(501, NOT_SHARED));
-        }
         let token = secret.presence(token, now_ms() / 1000).map_err(|why| refused(403, why))?;
         let Some(at) = set.place(&token.stream) else {
             return Err(refused(400, "the presence token is for a stream that is not listened to"));

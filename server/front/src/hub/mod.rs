@@ -13,7 +13,7 @@
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
 //! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
 //! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]).
-//! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]).
+//! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]). Members are shared as well.
 //! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
 //! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
 //! 9. Without `hub.path` none of this exists.

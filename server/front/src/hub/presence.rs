@@ -8,7 +8,7 @@
 
 use super::call::AnsweredPresence;
 use super::now_ms;
-use super::present::{NOT_SHARED, PresenceChange, new_session};
+use super::present::{PresenceChange, new_session};
 use super::session::HubSubscription;
 use super::socket::CableSocket;
 use super::{count, local::HubClient};
@@ -58,7 +58,7 @@ impl CableSocket {
     }
 
     /// Answers a client's question for members.
-    pub(super) fn show_presence(&self, identifier: &str, records: bool) {
+    pub(super) async fn show_presence(&self, identifier: &str, records: bool) {
         let stream = {
             let mut session = self.session.borrow_mut();
             let Some(known) = session.subscription(identifier) else {
@@ -73,17 +73,13 @@ impl CableSocket {
         let Some(stream) = stream else {
             return self.refuse_presence(identifier, "the subscription has no stream");
         };
-        let hub = &self.local.hub;
-        if hub.is_shared {
-            return self.refuse_presence(identifier, NOT_SHARED);
-        }
-        let frame = {
-            let table = hub.present.table();
-            let (epoch, offset) = hub.place_of(&stream);
-            let total = table.total(&stream);
-            let state = PresenceState { stream: &stream, epoch: &epoch, offset, total };
-            message::presence(identifier, &state, records.then(|| table.members(&stream)))
+        let shown = match self.local.hub.members_of(&stream, records).await {
+            Ok(shown) => shown,
+            Err(why) => return self.refuse_presence(identifier, &why),
         };
+        let state =
+            PresenceState { stream: &stream, epoch: &shown.epoch, offset: shown.offset, total: shown.total };
+        let frame = message::presence(identifier, &state, records.then(|| shown.records()));
         if self.has_room(std::slice::from_ref(&frame)) {
             self.send(frame);
         } else {

@@ -6,24 +6,40 @@
 //! 1. Changes are made by the task that publishes, in the order in which a thread has sent them. A change and its event are one step under
 //!    the lock of the members, so a reader of the members gets each later event as well.
 //! 2. A program that has given its streams away changes nothing more: the new one has the members.
-//! 3. With `hub.redis` there are no members: members are not shared between servers yet.
+//! 3. With `hub.redis`, changes and questions go through Redis ([`super::shared::members`]), and the table has the members of this server.
 
 use super::{DeskOrder, SharedHub, now_ms};
-use cable::presence::{JoinRefusal, PresenceBounds, PresenceJoin, PresenceRecord, PresenceTable, SessionKey};
-use cable::presence_query;
+use cable::presence::{
+    JoinRefusal, PresenceBounds, PresenceJoin, PresenceRecord, PresenceTable, SessionKey, TellPresence,
+};
 use settings::Settings;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// The answer to all that concerns members while streams are shared.
-pub(super) const NOT_SHARED: &str =
-    "there is no presence with hub.redis: members are not shared between servers yet";
+/// Work of the task that publishes.
+pub(super) enum PresenceOrder {
+    /// A change of the members, and where a client waits for it.
+    Change(PresenceChange, Option<oneshot::Sender<Result<(), JoinRefusal>>>),
+    /// A question for the members of all servers; without `records` for their number.
+    Show { stream: Arc<str>, records: bool, answer: oneshot::Sender<Result<PresentMembers, String>> },
+}
 
-/// A change of the members, and where a client waits for it.
-pub(super) struct PresenceOrder {
-    change: PresenceChange,
-    answer: Option<oneshot::Sender<Result<(), JoinRefusal>>>,
+/// The members of a stream, as they are after the message at an offset.
+#[derive(Debug)]
+pub(super) struct PresentMembers {
+    pub(super) epoch: Arc<str>,
+    pub(super) offset: u64,
+    pub(super) total: usize,
+    /// Ids and infos; none if they were not asked for.
+    pub(super) members: Vec<(Box<str>, Box<str>)>,
+}
+
+impl PresentMembers {
+    /// Returns ids and infos.
+    pub(super) fn records(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.members.iter().map(|(id, info)| (&**id, &**info))
+    }
 }
 
 /// A change of the members.
@@ -38,6 +54,7 @@ pub(super) enum PresenceChange {
 /// The members of all streams.
 pub(super) struct PresentStreams {
     table: Mutex<PresenceTable>,
+    bounds: PresenceBounds,
     /// The beginning of the time of the table.
     start: Instant,
 }
@@ -49,7 +66,11 @@ impl PresentStreams {
             members: settings.hub.presence_members as usize,
             bytes: usize::try_from(settings.hub.presence_memory).unwrap_or(usize::MAX),
         };
-        PresentStreams { table: Mutex::new(PresenceTable::new(bounds)), start: Instant::now() }
+        PresentStreams { table: Mutex::new(PresenceTable::new(bounds)), bounds, start: Instant::now() }
+    }
+
+    pub(super) fn bounds(&self) -> PresenceBounds {
+        self.bounds
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, PresenceTable> {
@@ -84,19 +105,33 @@ pub(super) fn new_session() -> SessionKey {
 }
 
 impl SharedHub {
-    /// Makes a change, unless another program has the members.
+    /// Carries an order out, unless another program has the members.
     pub(super) fn attend(&self, order: PresenceOrder, is_closing: bool) {
-        let PresenceOrder { change, answer } = order;
-        let changed = if is_closing { Ok(()) } else { self.change_members(change) };
-        if let Some(answer) = answer {
-            // A client that has gone needs no answer.
-            let _ = answer.send(changed);
+        match order {
+            PresenceOrder::Change(change, answer) => {
+                let tell = &mut |stream: &str, payload: String| _ = self.publish(stream, &payload);
+                let changed = if is_closing { Ok(()) } else { self.change_members(change, tell) };
+                if let Some(answer) = answer {
+                    // A client that has gone needs no answer.
+                    let _ = answer.send(changed);
+                }
+            }
+            PresenceOrder::Show { stream, records, answer } => {
+                let _ = answer.send(Ok(self.own_members(&stream, records)));
+            }
         }
     }
 
-    fn change_members(&self, change: PresenceChange) -> Result<(), JoinRefusal> {
+    /// Makes a change in the table.
+    ///
+    /// # Errors
+    /// A session may not join.
+    pub(super) fn change_members(
+        &self,
+        change: PresenceChange,
+        tell: TellPresence<'_>,
+    ) -> Result<(), JoinRefusal> {
         let mut table = self.present.table();
-        let tell = &mut |stream: &str, payload: String| _ = self.publish(stream, &payload);
         match change {
             PresenceChange::Join(join) => return table.join(&join, tell),
             PresenceChange::Leave(stream, session) => _ = table.leave(&stream, session, tell),
@@ -111,9 +146,6 @@ impl SharedHub {
     /// # Errors
     /// It may not. The text is for the client.
     pub(super) async fn join_member(&self, join: PresenceJoin) -> Result<(), String> {
-        if self.is_shared {
-            return Err(NOT_SHARED.to_owned());
-        }
         let (answer, answered) = oneshot::channel();
         self.send_change(PresenceChange::Join(join), Some(answer));
         // The task that publishes ends with the server.
@@ -127,7 +159,7 @@ impl SharedHub {
 
     fn send_change(&self, change: PresenceChange, answer: Option<oneshot::Sender<Result<(), JoinRefusal>>>) {
         // Fails only when the server has ended.
-        let _ = self.orders.send(DeskOrder::Presence(PresenceOrder { change, answer }));
+        let _ = self.orders.send(DeskOrder::Presence(PresenceOrder::Change(change, answer)));
     }
 
     /// Lets the members go whose clients did not come back.
@@ -137,21 +169,31 @@ impl SharedHub {
         }
     }
 
-    /// Returns the answer about the members of a stream for a process of the app.
+    /// Returns the members of a stream on all servers; without `records` their number.
     ///
     /// # Errors
-    /// There is no presence.
-    pub(super) fn present_in(&self, stream: &str) -> Result<String, String> {
-        if self.is_shared {
-            return Err(NOT_SHARED.to_owned());
+    /// Redis cannot be reached, or the server is stopping.
+    pub(super) async fn members_of(&self, stream: &str, records: bool) -> Result<PresentMembers, String> {
+        if !self.is_shared {
+            return Ok(self.own_members(stream, records));
         }
-        Ok(presence_query::answer(self.present.table().members(stream)))
+        let (answer, answered) = oneshot::channel();
+        let order = PresenceOrder::Show { stream: stream.into(), records, answer };
+        let stopping = || "the server is stopping".to_owned();
+        self.orders.send(DeskOrder::Presence(order)).map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?
     }
 
-    /// Returns epoch and offset of the last message of a stream.
-    pub(super) fn place_of(&self, stream: &str) -> (Arc<str>, u64) {
-        let mut streams = self.streams();
-        let offset = streams.position(stream, now_ms());
-        (streams.epoch().clone(), offset)
+    /// Returns the members of a stream in the table.
+    fn own_members(&self, stream: &str, records: bool) -> PresentMembers {
+        let table = self.present.table();
+        let (epoch, offset) = {
+            let mut streams = self.streams();
+            let offset = streams.position(stream, now_ms());
+            (streams.epoch().clone(), offset)
+        };
+        let members = table.members(stream).map(|(id, info)| (id.into(), info.into()));
+        let members = if records { members.collect() } else { Vec::new() };
+        PresentMembers { epoch, offset, total: table.total(stream), members }
     }
 }

@@ -4,10 +4,11 @@
 //! idle connection holds no buffer.
 
 use super::shared::SharedStreams;
+use super::shared::members::SharedMembers;
 use super::{DeskOrder, PublishOrder, SharedHub};
 use bytes::{Buf, BytesMut};
 use cable::position_query::PositionQuery;
-use cable::presence_query::PresenceQuery;
+use cable::presence_query::{self, PresenceQuery};
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
@@ -129,12 +130,22 @@ impl PublishingDesk {
 async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedReceiver<DeskOrder>>) {
     let Some(mut ordered) = ordered else { return };
     desk.hub.may_publish().await;
+    let members = desk.shared.as_ref().map(|shared| {
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let desk = desk.clone();
+        spawn_local(SharedMembers::new(&desk.hub, shared).follow(ordered, move || desk.is_closing.get()));
+        orders
+    });
     while let Some(order) = ordered.recv().await {
         let PublishOrder { stream, payload, answer } = match order {
             DeskOrder::Publish(order) => order,
             // Another program has the members when this one is closing.
             DeskOrder::Presence(order) => {
-                desk.hub.attend(order, desk.is_closing.get());
+                match &members {
+                    // Its task ends when this program is closing.
+                    Some(members) => _ = members.send(order),
+                    None => desk.hub.attend(order, desk.is_closing.get()),
+                }
                 continue;
             }
         };
@@ -209,12 +220,15 @@ impl HubQuestion {
     }
 
     /// Answers a complete question that begins with this line.
-    fn answer(&self, bytes: &[u8], hub: &SharedHub) -> Result<String, String> {
+    async fn answer(&self, bytes: &[u8], hub: &SharedHub) -> Result<String, String> {
         match self {
             HubQuestion::Position(question) => {
                 Ok(format!("OK {}\n", hub.position(&question.streams(bytes)?)))
             }
-            HubQuestion::Presence(question) => hub.present_in(question.stream(bytes)?),
+            HubQuestion::Presence(question) => {
+                let shown = hub.members_of(question.stream(bytes)?, true).await?;
+                Ok(presence_query::answer(shown.records()))
+            }
         }
     }
 }
@@ -237,7 +251,7 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
                 }
                 continue;
             }
-            let answer = question.answer(&bytes, &desk.hub).unwrap_or_else(|why| refusal(&why));
+            let answer = question.answer(&bytes, &desk.hub).await.unwrap_or_else(|why| refusal(&why));
             bytes.advance(question.length());
             stream.write_all(answer.as_bytes()).await?;
             continue;

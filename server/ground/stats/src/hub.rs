@@ -21,7 +21,7 @@ figures! {
         /// Streams with listeners or kept messages.
         streams: u64 = gauge("firebrick_hub_streams"; "Streams with listeners or kept messages"),
         /// Members who are present in streams.
-        members: u64 = gauge("firebrick_hub_members"; "Members who are present in streams"),
+        members: u64 = gauge("firebrick_hub_members"; "Members of streams; with hub.redis those of this server's clients"),
         /// Memory of kept messages, including bookkeeping.
         history_bytes: u64 = gauge("firebrick_hub_history_bytes"; "Memory of kept messages of streams"),
         /// Messages that the app has published.

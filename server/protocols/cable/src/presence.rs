@@ -159,6 +159,22 @@ impl PresenceTable {
         known.flat_map(|known| known.members.iter().map(|(id, member)| (&**id, &*member.info)))
     }
 
+    /// Returns the sessions that are there.
+    pub fn sessions(&self) -> impl Iterator<Item = PresenceJoin> {
+        self.streams.iter().flat_map(|(stream, known)| {
+            known.members.iter().flat_map(move |(id, member)| {
+                let there = member.sessions.iter().filter(|own| own.until.is_none());
+                there.map(move |own| PresenceJoin {
+                    stream: stream.clone(),
+                    id: (&**id).into(),
+                    info: member.info.clone(),
+                    session: own.key,
+                    is_vouched: member.is_vouched,
+                })
+            })
+        })
+    }
+
     /// Returns why a session could not join now.
     ///
     /// # Errors

@@ -10,17 +10,23 @@
 //! 3. Without Redis nothing is published: the publisher gets an error after [`PATIENCE`]. WebSockets stay open, and get the messages of the
 //!    meantime when Redis is back. If Redis has lost messages, a new epoch begins, with larger offsets.
 //! 4. The log is bounded by `hub.history` and `hub.history_memory`.
+//! 5. The members of streams are in Redis, too ([`members`]).
+
+pub(super) mod members;
+mod script;
 
 use super::{SharedHub, new_epoch, now_ms};
 use redis::entries::{self, Entry, EntryId};
 use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
+use script::RedisScript;
 use settings::Settings;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SCRIPT: &str = include_str!("streams.lua");
+/// The scripts begin with the same text.
+const PUBLISH: &str = concat!(include_str!("log.lua"), include_str!("streams.lua"));
 /// How long a publisher waits for Redis.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time-out for a command, and for connecting.
@@ -38,8 +44,9 @@ pub(super) struct SharedStreams {
     client: RedisClient<ValueSink>,
     head: String,
     log: String,
-    /// The digest by which Redis knows the script.
-    digest: RefCell<Option<String>>,
+    script: RedisScript,
+    /// The beginning of the names of all keys.
+    prefix: String,
     /// The bounds of the log: milliseconds, and bytes.
     history: String,
     bytes: String,
@@ -80,7 +87,8 @@ impl SharedStreams {
             client: RedisClient::new(config),
             head: format!("{prefix}:head"),
             log: format!("{prefix}:log"),
-            digest: RefCell::default(),
+            prefix,
+            script: RedisScript::new(PUBLISH),
             history: settings.hub.history.as_millis().to_string(),
             bytes: settings.hub.history_memory.to_string(),
             is_away: Cell::new(false),
@@ -219,32 +227,24 @@ impl SharedStreams {
         self.hub.insert(epoch, stream, payload, (offset, at), offset > self.past.get())
     }
 
-    /// Runs the script, with a message or none.
+    /// Runs the script that publishes, with a message or none.
     async fn run(&self, message: &[&str]) -> Result<LogHead, Error> {
+        let (head, _) = LogHead::of(self.call(&self.script, &[], message).await?)?;
+        Ok(head)
+    }
+
+    /// Runs a script that begins with that of the log. `keys` and `arguments` are those beyond the log's.
+    async fn call(&self, script: &RedisScript, keys: &[&str], arguments: &[&str]) -> Result<Value, Error> {
         let (epoch, last) = {
             let streams = self.hub.streams();
             (streams.epoch().clone(), streams.last().to_string())
         };
-        let fresh = new_epoch();
-        let mut words = vec!["2", &self.head, &self.log, &self.history, &self.bytes, &fresh, &epoch, &last];
-        words.extend(message);
-        let known = self.digest.borrow().clone();
-        if let Some(digest) = known {
-            match self.call("EVALSHA", &digest, &words).await {
-                Err(error) if error.kind == ErrorKind::NoScript => {}
-                head => return LogHead::of(head?),
-            }
-        }
-        if let Value::Text(digest) = self.call("SCRIPT", "LOAD", &[SCRIPT]).await? {
-            self.digest.replace(String::from_utf8(digest).ok());
-        }
-        LogHead::of(self.call("EVAL", SCRIPT, &words).await?)
-    }
-
-    async fn call(&self, verb: &str, first: &str, words: &[&str]) -> Result<Value, Error> {
-        let all = [verb, first].into_iter().chain(words.iter().copied());
-        let all: Vec<&[u8]> = all.map(str::as_bytes).collect();
-        self.client.call(&all, TIMEOUT).await
+        let (fresh, count) = (new_epoch(), (2 + keys.len()).to_string());
+        let mut words = vec![&*count, &self.head, &self.log];
+        words.extend(keys);
+        words.extend([&*self.history, &self.bytes, &fresh, &epoch, &last]);
+        words.extend(arguments);
+        script.run(&self.client, &words, TIMEOUT).await
     }
 }
 
@@ -261,18 +261,29 @@ fn is_refusal(error: &Error) -> bool {
     ) && !error.message.starts_with(b"LOADING")
 }
 
+/// Returns an unexpected reply as an error.
+fn wrong_reply() -> Error {
+    Error::new(ErrorKind::Protocol, "an unexpected reply of the script")
+}
+
+/// Returns a text of a reply.
+fn text_of(value: Value) -> Result<String, Error> {
+    match value {
+        Value::Text(text) => String::from_utf8(text).map_err(|_| wrong_reply()),
+        _ => Err(wrong_reply()),
+    }
+}
+
 impl LogHead {
-    fn of(reply: Value) -> Result<LogHead, Error> {
-        let wrong = || Error::new(ErrorKind::Protocol, "an unexpected reply of the script");
-        let Value::Array(values) = reply else { return Err(wrong()) };
-        let mut texts = values.into_iter().map(|value| match value {
-            Value::Text(text) => String::from_utf8(text).map_err(|_| wrong()),
-            _ => Err(wrong()),
-        });
-        let mut next = || texts.next().ok_or_else(wrong)?;
+    /// Returns the head that a script's reply begins with, and the rest of the reply.
+    fn of(reply: Value) -> Result<(LogHead, impl Iterator<Item = Value>), Error> {
+        let Value::Array(values) = reply else { return Err(wrong_reply()) };
+        let mut values = values.into_iter();
+        let mut next = || text_of(values.next().ok_or_else(wrong_reply)?);
         let epoch = next()?;
-        let mut number = || next()?.parse::<u64>().map_err(|_| wrong());
-        Ok(LogHead { epoch, offset: number()?, lost: number()?, lost_at: number()? })
+        let mut number = || next()?.parse::<u64>().map_err(|_| wrong_reply());
+        let head = LogHead { epoch, offset: number()?, lost: number()?, lost_at: number()? };
+        Ok((head, values))
     }
 }
 
@@ -283,7 +294,9 @@ mod tests {
     #[test]
     fn heads_are_read_and_mistakes_are_errors() {
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
-        let head = LogHead::of(Value::Array(["e", "1764000000000000", "3", "4"].map(text).to_vec())).unwrap();
+        let reply = ["e", "1764000000000000", "3", "4", "more"].map(text).to_vec();
+        let (head, more) = LogHead::of(Value::Array(reply)).unwrap();
+        assert_eq!(more.collect::<Vec<_>>(), [text("more")]);
         assert_eq!((&*head.epoch, head.offset, head.lost, head.lost_at), ("e", 1_764_000_000_000_000, 3, 4));
         for wrong in [
             Value::Null,

@@ -134,14 +134,14 @@ section! { Category::Hub;
         key: "hub.presence_members",
         flags: &[long("hub-presence-members", "NUMBER")],
         default: "1000",
-        more: "Further ones are refused. 0: there is no presence.",
+        more: "Further ones are refused. With hub.redis, members of all servers count. 0: there is no presence.",
     }
     /// Memory for the members of all streams
     presence_memory: u64 = Size { min: 0, max: 1 << 40 }, {
         key: "hub.presence_memory",
         flags: &[long("hub-presence-memory", "SIZE")],
         default: "16MiB",
-        more: "Beyond it further members are refused.",
+        more: "Beyond it further members are refused. With hub.redis, members of all servers count.",
     }
     /// Clients of channels may join as members by themselves, with any id
     presence_claims: bool = Switch, {
