@@ -88,6 +88,62 @@ class HubTest < TlsCase
     end
   end
 
+  CLOCK = { channel: "ClockChannel", room: "1" }.freeze
+
+  # The numbers of the runs of a timer that a client has seen.
+  def ticks(one) = one.received.filter_map { |message| message["ticks"] if message.is_a?(Hash) }
+
+  { "threads" => {}, "fibers" => { fibers: 10, threads: "1:1" }, "plain Ruby" => { env: { "FIREBRICK_PURE" => "1" } } }.each do |seats, options|
+    it "runs the timers of channels, in workers with #{seats}" do
+      own = hub(**options)
+      one = listener(own, CLOCK)
+      one.wait_for(message: { block: "1", user: "ann" })
+      one.wait { ticks(one).size >= 5 }
+      assert_equal (1..ticks(one).size).to_a, ticks(one), "its variables travel"
+      publish(own, "x", stream: "clock")
+      one.wait_for(message: { said: "x" })
+      one.perform(CLOCK, "set", ticks: 999)
+      wait_until("an error of the timer") { own.stats.dig("hub", "failed_calls") >= 2 }
+      one.perform(CLOCK, "set", ticks: 100)
+      one.wait { ticks(one).last > 101 }
+      one.command("unsubscribe", CLOCK)
+      one.listen(0.5)
+      seen = ticks(one).size
+      one.listen(1)
+      assert_equal seen, ticks(one).size, "the subscription has ended"
+      assert_nil one.closed
+    end
+  end
+
+  it "lets one run of a timer wait, follows new code, and goes on in a new program" do
+    own = hub(upgradable: true, workers: 1, threads: "3:3")
+    slow = listener(own, CLOCK.merge(room: "slow"))
+    one = listener(own, CLOCK)
+    slow.wait { ticks(slow).size >= 2 }
+    one.wait { ticks(one).size >= 10 }
+    assert_operator ticks(slow).size, :<=, 4, "its runs do not heap up"
+    seen = ticks(one).last
+    own.follow(new_pid(assert_upgrades(own, follow: false)))
+    one.wait { ticks(one).last > seen + 2 }
+    assert_equal (1..ticks(one).last).to_a, ticks(one)
+    file = own.path("app/channels/clock_channel.rb")
+    File.write(file, File.read(file).sub("every: 0.2", "every: 0.05").sub(/^  periodically\(every: 0.3.*\n/, ""))
+    assert_equal 0, own.command_line("reload", own.dir).last
+    one.listen(1)
+    blocks = one.received.count { |message| message.is_a?(Hash) && message["block"] }
+    seen = ticks(one).size
+    one.listen(2)
+    assert_operator ticks(one).size - seen, :>, 12, "the new interval"
+    assert_equal blocks, one.received.count { |message| message.is_a?(Hash) && message["block"] }
+    one.close
+    slow.close
+    wait_until("the clients to be gone") { own.stats.dig("hub", "clients").zero? }
+    sleep 1.5
+    calls = own.stats.dig("hub", "calls")
+    sleep 1
+    assert_equal calls, own.stats.dig("hub", "calls"), "their timers have ended"
+  end
+
   it "rejects, ends, and tells the app of ends" do
     own = hub
     refused = client(own, path: "/cable")

@@ -42,11 +42,11 @@ const DROPPED: [&str; 12] = [
 /// A question to the app.
 #[derive(Debug, Serialize)]
 pub(super) struct HubOrder<'a> {
-    /// `connect`, `subscribe`, `perform`, `unsubscribe` or `disconnect`.
+    /// `connect`, `subscribe`, `perform`, `periodic`, `unsubscribe` or `disconnect`.
     pub(super) command: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identifier: Option<&'a str>,
-    /// The action, as the client has written it.
+    /// The action, as the client has written it; or the place of a timer among those of its channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<&'a str>,
     /// The state of the connection.
@@ -73,6 +73,8 @@ pub(super) struct HubAnswer {
     pub(super) streams: Vec<String>,
     /// Members of streams who join or leave by this subscription, in order.
     pub(super) presence: Vec<AnsweredPresence>,
+    /// The intervals of the channel's timers, in seconds; `None`: unchanged.
+    pub(super) timers: Option<Vec<f64>>,
     /// Whether the subscription was rejected.
     pub(super) rejected: bool,
     /// Whether the connection ends. The transmissions say why.

@@ -10,7 +10,8 @@
 use super::call::{self, HubAnswer, HubOrder};
 use super::local::HubClient;
 use super::session::{CountedSubscription, HubSubscription, JoinedStream, LastOrder, SubscriptionPresence};
-use super::socket::CableSocket;
+use super::socket::{CableSocket, ClientWork};
+use super::timers::ChannelTimers;
 use super::{count, now_ms};
 use cable::command::{CableCommand, HistoryRequest};
 use cable::frame::code;
@@ -66,9 +67,15 @@ impl CableSocket {
         Some(LastOrder { connection: std::mem::take(&mut session.connection), channels })
     }
 
-    /// Carries a command out.
-    pub(super) async fn execute(self: &Rc<Self>, command: CableCommand) {
+    /// Carries a command or the run of a timer out.
+    pub(super) async fn execute(self: &Rc<Self>, work: ClientWork) {
         let Some(template) = self.source.template() else { return };
+        let command = match work {
+            ClientWork::Command(command) => command,
+            ClientWork::Timer(identifier, at) => {
+                return self.perform(&template, "periodic", &identifier, &at.to_string()).await;
+            }
+        };
         match command {
             CableCommand::Subscribe { identifier, history, presence } => {
                 self.subscribe(&template, &identifier, history).await;
@@ -77,7 +84,9 @@ impl CableSocket {
                 }
             }
             CableCommand::Unsubscribe { identifier } => self.unsubscribe(&template, &identifier).await,
-            CableCommand::Perform { identifier, data } => self.perform(&template, &identifier, &data).await,
+            CableCommand::Perform { identifier, data } => {
+                self.perform(&template, "perform", &identifier, &data).await;
+            }
             CableCommand::History { identifier, history } => self.replay(&identifier, &history),
             CableCommand::Join { identifier, presence } => self.join_presence(&identifier, presence).await,
             CableCommand::Leave { identifier } => self.leave_presence(&identifier).await,
@@ -88,7 +97,12 @@ impl CableSocket {
         }
     }
 
-    async fn subscribe(&self, template: &Request, identifier: &str, history: Option<HistoryRequest>) {
+    async fn subscribe(
+        self: &Rc<Self>,
+        template: &Request,
+        identifier: &str,
+        history: Option<HistoryRequest>,
+    ) {
         let mut presence = Vec::new();
         // A second command for the same subscription has no effect, as in Action Cable.
         if !self.knows(identifier) {
@@ -118,6 +132,7 @@ impl CableSocket {
                     } else {
                         let channel = answer.channel.clone().unwrap_or_default();
                         self.add(identifier, Some(channel), &answer.streams);
+                        self.set_timers(identifier, answer.timers.as_deref().unwrap_or_default());
                     }
                     if !answer.rejected {
                         presence = std::mem::take(&mut answer.presence);
@@ -148,13 +163,23 @@ impl CableSocket {
         }
     }
 
-    async fn perform(&self, template: &Request, identifier: &str, data: &str) {
+    /// Lets the app run an action or a timer of a channel.
+    async fn perform(
+        self: &Rc<Self>,
+        template: &Request,
+        command: &'static str,
+        identifier: &str,
+        data: &str,
+    ) {
         let Some(channel) = self.channel(identifier) else { return };
-        let Ok(mut answer) = self.ask(template, "perform", identifier, Some(data), &channel, false).await
+        let Ok(mut answer) = self.ask(template, command, identifier, Some(data), &channel, false).await
         else {
             return;
         };
         self.change(identifier, &mut answer);
+        if let Some(every) = &answer.timers {
+            self.set_timers(identifier, every);
+        }
         let presence = std::mem::take(&mut answer.presence);
         self.told(answer);
         self.change_presence(identifier, presence).await;
@@ -266,10 +291,27 @@ impl CableSocket {
         // Most clients have one subscription with one stream, and there are many clients: no room is kept for more.
         let mut streams: Vec<JoinedStream> = joined.collect();
         streams.shrink_to_fit();
-        let (presence, _counted) = (SubscriptionPresence::default(), CountedSubscription::new(&self.local));
+        let presence = SubscriptionPresence::default();
+        let (timers, _counted) = (None, CountedSubscription::new(&self.local));
         let mut session = self.session.borrow_mut();
         session.subscriptions.reserve_exact(1);
-        session.subscriptions.push(HubSubscription { identifier, channel, streams, presence, _counted });
+        session.subscriptions.push(HubSubscription {
+            identifier,
+            channel,
+            streams,
+            presence,
+            timers,
+            _counted,
+        });
+    }
+
+    /// Gives a subscription timers with these intervals in seconds, if they are others than before.
+    pub(super) fn set_timers(self: &Rc<Self>, identifier: &str, every: &[f64]) {
+        let mut session = self.session.borrow_mut();
+        let Some(known) = session.subscription(identifier) else { return };
+        if known.timers.as_ref().map_or(&[][..], |timers| timers.every()) != every {
+            known.timers = ChannelTimers::start(self, &known.identifier, every);
+        }
     }
 
     /// Changes the state and the streams of a subscription.

@@ -51,6 +51,9 @@ pub(super) struct SubscriptionRecord {
     /// The members that the client is; an older program does not know them.
     #[serde(default)]
     pub(super) members: Vec<PresenceJoin>,
+    /// The intervals of the channel's timers, in seconds.
+    #[serde(default)]
+    pub(super) timers: Vec<f64>,
 }
 
 /// The parts of a handshake that calls to the app need. Bytes are characters of the same number.

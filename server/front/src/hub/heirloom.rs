@@ -56,6 +56,7 @@ impl CableSocket {
             channel: subscription.channel.clone(),
             streams: subscription.streams.iter().map(|stream| stream.name.to_string()).collect(),
             members: subscription.presence.joins.clone(),
+            timers: subscription.timers.as_ref().map_or(Vec::new(), |timers| timers.every().to_vec()),
         });
         Some(SocketRecord {
             is_extended: self.protocol == CableProtocol::Extended,
@@ -224,7 +225,7 @@ impl LocalHub {
 
 impl CableSocket {
     /// Takes the session up again, and sends what was published since the client was given away.
-    pub(super) fn take_up(&self, record: &mut SocketRecord) {
+    pub(super) fn take_up(self: &Rc<Self>, record: &mut SocketRecord) {
         let mut session =
             Session { connection: std::mem::take(&mut record.connection), ..Session::default() };
         if let Some(remote) = record.remote.take() {
@@ -235,6 +236,7 @@ impl CableSocket {
         for subscription in record.subscriptions.drain(..) {
             self.add(&subscription.identifier, subscription.channel, &subscription.streams);
             self.join_as_before(&subscription.identifier, subscription.members);
+            self.set_timers(&subscription.identifier, &subscription.timers);
         }
         let session = self.session.borrow();
         session.subscriptions.iter().for_each(|subscription| self.catch_up(subscription, record.delivered));

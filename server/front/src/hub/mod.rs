@@ -38,6 +38,7 @@ mod report;
 mod session;
 mod shared;
 mod socket;
+mod timers;
 
 pub(crate) use publish::Publishing;
 

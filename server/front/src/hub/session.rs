@@ -2,6 +2,7 @@
 
 use super::call::{self, HubOrder};
 use super::local::LocalHub;
+use super::timers::ChannelTimers;
 use super::{count, uncount};
 use cable::presence::{PresenceJoin, SessionKey};
 use handler::Request;
@@ -33,6 +34,8 @@ pub(super) struct HubSubscription {
     pub(super) streams: Vec<JoinedStream>,
     /// The members that the client is by this subscription, at most one of a stream.
     pub(super) presence: SubscriptionPresence,
+    /// `None` for most, which have none.
+    pub(super) timers: Option<Box<ChannelTimers>>,
     pub(super) _counted: CountedSubscription,
 }
 

@@ -31,6 +31,14 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The most commands that wait.
 const WAITING: usize = 64;
 
+/// Work for a client, which is done in order.
+#[derive(PartialEq)]
+pub(super) enum ClientWork {
+    Command(CableCommand),
+    /// A run of a timer of a subscription: its place among them.
+    Timer(Rc<str>, usize),
+}
+
 /// A client of the hub.
 pub(super) struct CableSocket {
     pub(super) local: Rc<LocalHub>,
@@ -48,8 +56,8 @@ struct SocketFlow {
     /// Wakes the tunnel when there is something to send, and when there is room for commands.
     reader: Option<Waker>,
     writer: Option<Waker>,
-    commands: VecDeque<CableCommand>,
-    /// A task carries commands out.
+    work: VecDeque<ClientWork>,
+    /// A task carries the work out.
     is_running: bool,
     /// When the last frame was put into the queue.
     ended: Option<Instant>,
@@ -109,7 +117,7 @@ impl CableSocket {
                 queue: ClientQueue::default(),
                 reader: None,
                 writer: None,
-                commands: VecDeque::new(),
+                work: VecDeque::new(),
                 is_running: false,
                 ended: None,
                 answered: false,
@@ -145,7 +153,7 @@ impl CableSocket {
         match received {
             Received::Text(text) => match CableCommand::parse(&text) {
                 Ok(CableCommand::Pong) => {}
-                Ok(command) => self.command(command),
+                Ok(command) => self.enqueue(ClientWork::Command(command)),
                 // As in Action Cable, which logs it.
                 Err(_) => count(&self.local.hub.counts.violations),
             },
@@ -174,23 +182,35 @@ impl CableSocket {
         flow.answered = true;
     }
 
-    fn command(self: &Rc<Self>, command: CableCommand) {
+    /// Runs a timer, unless its last run still waits, or the client is about to go.
+    pub(super) fn run_timer(self: &Rc<Self>, run: ClientWork) {
+        let may_run = {
+            let flow = self.flow.borrow();
+            let waits = flow.work.contains(&run);
+            flow.ended.is_none() && flow.giving.is_none() && !waits
+        };
+        if may_run {
+            self.enqueue(run);
+        }
+    }
+
+    fn enqueue(self: &Rc<Self>, work: ClientWork) {
         let mut flow = self.flow.borrow_mut();
-        flow.commands.push_back(command);
+        flow.work.push_back(work);
         if !std::mem::replace(&mut flow.is_running, true) {
             let socket = self.clone();
             spawn_local(async move { socket.carry_out().await });
         }
     }
 
-    /// Carries the commands out, one after the other.
+    /// Carries the work out, one after the other.
     async fn carry_out(self: Rc<Self>) {
         loop {
             let next = {
                 let mut flow = self.flow.borrow_mut();
-                let next = if flow.ended.is_some() { None } else { flow.commands.pop_front() };
+                let next = if flow.ended.is_some() { None } else { flow.work.pop_front() };
                 if next.is_none() {
-                    flow.commands = VecDeque::new();
+                    flow.work = VecDeque::new();
                     flow.is_running = false;
                     if flow.giving.is_some() {
                         flow.wake_reader();
@@ -200,7 +220,7 @@ impl CableSocket {
                 next
             };
             match next {
-                Some(command) => self.execute(command).await,
+                Some(work) => self.execute(work).await,
                 None => return,
             }
         }
@@ -302,7 +322,7 @@ impl SocketFlow {
 
     /// Whether bytes of the client are taken. A client that is about to go to another program takes them along.
     fn may_write(&self) -> bool {
-        self.ended.is_some() || (self.commands.len() < WAITING && self.giving.is_none())
+        self.ended.is_some() || (self.work.len() < WAITING && self.giving.is_none())
     }
 
     /// Whether the client has answered the last frame, or will not.

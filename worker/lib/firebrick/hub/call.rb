@@ -88,12 +88,23 @@ module Firebrick
       end
 
       def execute(command)
+        return run_timer(@order["data"].to_i) if command == "periodic"
+
         data = { "command" => command == "perform" ? "message" : command, "identifier" => @order["identifier"],
                  "data" => @order["data"] }.compact
         # Rails 7.1 has callbacks around it.
         return @connection.handle_channel_command(data) if @connection.respond_to?(:handle_channel_command)
 
         @connection.subscriptions.execute_command(data)
+      end
+
+      # Runs what the channel does periodically. Since the subscription the code may have changed.
+      def run_timer(place)
+        channel = known.fetch(@order["identifier"])
+        timers = channel.class.periodic_timers
+        callback, = timers[place]
+        channel.instance_exec(&callback) if callback
+        @answer.add(timers: timers.map { |_, options| Float(options.fetch(:every)) })
       end
 
       # Returns the state after the command.

@@ -90,11 +90,12 @@ module Firebrick
         connection.firebrick_answer if connection.respond_to?(:firebrick_answer)
       end
 
+      # The front calls when the time has come.
       def start_periodic_timers
-        return super unless firebrick_answer
-        return if self.class.periodic_timers.empty?
+        answer = firebrick_answer or return super
 
-        logger.warn "#{self.class.name}: with Firebrick's hub, `periodically` has no effect; broadcast from a job"
+        every = self.class.periodic_timers.map { |_, options| Float(options.fetch(:every)) }
+        answer.add(timers: every) unless every.empty?
       end
     end
   end
