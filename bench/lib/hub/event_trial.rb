@@ -3,6 +3,7 @@
 require "openssl"
 require_relative "../../../worker/lib/firebrick/hub/publisher"
 require_relative "event_clients"
+require_relative "hello"
 require_relative "servers"
 
 module Bench
@@ -55,8 +56,9 @@ module Bench
         memory = (@server.tree.pss_mib - before) * 1024 / @count
         idle = busy { sleep @idle } / @idle
         took = nil
+        hello = Hello.new(@server.port)
         used = busy { took = messages(clients) }
-        report(clients, memory, idle, used, took)
+        report(clients, memory, idle, used, took, hello.stop)
         clients.received == @messages * @count
       ensure
         clients&.close
@@ -81,11 +83,11 @@ module Bench
         end.last
       end
 
-      def report(clients, memory, idle, used, took)
+      def report(clients, memory, idle, used, took, hello)
         puts "#{@count} listeners on #{@connections} connections of HTTP/2, #{@messages} messages of 200 bytes", ""
-        puts "| memory each | idle CPU | CPU per recipient | last listener after | delivered |", "|---|---|---|---|---|"
-        puts format("| %.2f KiB | %.3f cores | %.2f µs | %.0f ms | %d of %d |", memory, idle, used * 1e6 / (@messages * @count), took,
-                    clients.received, @messages * @count)
+        puts "| memory each | idle CPU | CPU per recipient | last listener after | hello beside: p50, p99 | delivered |", "|---|---|---|---|---|---|"
+        puts format("| %.2f KiB | %.3f cores | %.2f µs | %.0f ms | %.1f, %.1f ms | %d of %d |", memory, idle, used * 1e6 / (@messages * @count), took,
+                    *hello, clients.received, @messages * @count)
       end
     end
   end

@@ -3,7 +3,7 @@
 //! Contract: joining, and the messages that are missed, are one step under the lock of the streams, so a listener gets each message
 //! once: as a missed one, or by delivery.
 
-use super::listeners::Listener;
+use super::listeners::{ConnectionKey, Listener};
 use super::local::LocalHub;
 use super::present::PresenceChange;
 use super::{count, now_ms, uncount};
@@ -21,6 +21,7 @@ pub(super) struct Listening {
     /// The place at which the client is.
     pub(super) id: Option<Claimed>,
     pub(super) refreshes: bool,
+    pub(super) connection: ConnectionKey,
     /// The member that the client is in one of the streams.
     pub(super) member: Option<PresenceJoin>,
 }
@@ -62,7 +63,7 @@ impl LocalHub {
         form: EventForm,
         listener: Rc<dyn Listener>,
     ) -> (JoinedSet, Missed) {
-        let Listening { set, id, member, .. } = listening;
+        let Listening { set, id, connection, member, .. } = listening;
         let missed = {
             let mut streams = self.hub.streams();
             let now = now_ms();
@@ -88,7 +89,7 @@ impl LocalHub {
             Missed { messages: messages.unwrap_or_else(|| Some(Vec::new())), from, now: offsets, epoch }
         };
         self.hub.counts.subscriptions.fetch_add(set.names().len() as u64, Ordering::Relaxed);
-        let (set, number) = self.listeners.join(set, form, listener, &missed.now);
+        let (set, number) = self.listeners.join(set, form, listener, connection, &missed.now);
         count(self.counter(form));
         let joins = member.as_ref().map(|join| (join.stream.clone(), join.session));
         if let Some(join) = member {

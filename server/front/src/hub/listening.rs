@@ -8,6 +8,7 @@
 use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
 use super::events::{self, NoEvents};
 use super::joining::{Claimed, Listening};
+use super::listeners::ConnectionKey;
 use super::local::LocalHub;
 use super::present::new_session;
 use super::{count, now_ms, poll};
@@ -83,7 +84,8 @@ impl LocalHub {
             Some(token) if request.method() != b"HEAD" => Some(self.member(token, secret, &set)?),
             _ => None,
         };
-        Ok((Listening { set, id, refreshes: query.refreshes, member }, polls))
+        let connection = ConnectionKey::of(request);
+        Ok((Listening { set, id, refreshes: query.refreshes, connection, member }, polls))
     }
 
     /// Returns the member that a client is by its token.

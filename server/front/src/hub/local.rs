@@ -1,7 +1,7 @@
 //! The clients of one front thread: delivers messages to them, sends pings, ends them.
 //!
-//! Contract: all this is done to [`TURN`] WebSockets at a time. Between two turns their connections write and others are served, so a
-//! message for 10,000 WebSockets does not delay a request by more than one turn. Listeners that are no WebSockets get it in one turn.
+//! Contract: all this is done to [`TURN`] WebSockets at a time, and to [`EVENT_TURN`] other listeners. Between two turns their connections write
+//! and others are served, so a message for 10,000 clients does not delay a request by more than one turn.
 
 use super::given::{Givers, Resume};
 use super::listeners::Listeners;
@@ -29,6 +29,8 @@ const BEAT: Duration = Duration::from_secs(3);
 const PARTS: usize = 10;
 /// The most clients of a turn. Writing to one takes a few microseconds.
 const TURN: usize = 128;
+/// The most other listeners of a turn. Many of them may be streams of one connection.
+const EVENT_TURN: usize = 256;
 
 /// The hub on one thread.
 pub(crate) struct LocalHub {
@@ -151,8 +153,12 @@ impl LocalHub {
     }
 
     async fn deliver(&self, message: &Arc<StreamMessage>) {
-        let sent = self.listeners.deliver(message);
-        self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+        let mut events = self.listeners.begin(message);
+        while !events.is_over() {
+            let sent = self.listeners.advance(&mut events, EVENT_TURN);
+            self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
         let mut delivery = self.audiences.borrow().begin(message);
         loop {
             let mut sent = 0;

@@ -10,6 +10,7 @@
 
 use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
 use super::events::{self, EventBody, EventListener, NoEvents};
+use super::listeners::ConnectionKey;
 use super::local::LocalHub;
 use super::{count, now_ms, uncount};
 use cable::event::{closing, resuming};
@@ -113,9 +114,10 @@ impl LocalHub {
         }
         let id =
             last_event_id(request).map(|id| String::from_utf8_lossy(id).into_owned()).or(query.last_event_id);
+        let connection = ConnectionKey::of(request);
         // The trace gets the request now.
         drop(exchange);
-        let (body, place) = self.join_updates(query.topics, rights, id);
+        let (body, place) = self.join_updates(query.topics, rights, id, connection);
         let mut response = events::head(Body::Stream(Box::new(body)));
         if let Some(place) = place {
             response.fields.push(b"Last-Event-ID", place.as_bytes());
@@ -129,6 +131,7 @@ impl LocalHub {
         topics: Vec<String>,
         rights: Vec<String>,
         id: Option<String>,
+        connection: ConnectionKey,
     ) -> (EventBody<JoinedUpdates>, Option<String>) {
         let (offset, kept) = {
             let mut streams = self.hub.streams();
@@ -165,7 +168,7 @@ impl LocalHub {
             listener.finish();
         }
         let subscriber = MercureSubscriber { topics: topics.into(), rights: rights.into(), offset };
-        let number = self.listeners.subscribe(listener.clone(), subscriber);
+        let number = self.listeners.subscribe(listener.clone(), connection, subscriber);
         count(&self.hub.counts.mercure);
         (EventBody::new(listener, JoinedUpdates { local: self.clone(), number }), place)
     }
