@@ -134,7 +134,7 @@ class HubTest < TlsCase
     seen = ticks(one).size
     one.listen(2)
     assert_operator ticks(one).size - seen, :>, 12, "the new interval"
-    assert_equal blocks, one.received.count { |message| message.is_a?(Hash) && message["block"] }
+    assert_equal(blocks, one.received.count { |message| message.is_a?(Hash) && message["block"] })
     one.close
     slow.close
     wait_until("the clients to be gone") { own.stats.dig("hub", "clients").zero? }

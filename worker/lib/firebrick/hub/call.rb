@@ -2,6 +2,7 @@
 
 require "firebrick/hub/answer"
 require "firebrick/hub/state"
+require "firebrick/hub/timers"
 require "json"
 require "stringio"
 
@@ -88,7 +89,8 @@ module Firebrick
       end
 
       def execute(command)
-        return run_timer(@order["data"].to_i) if command == "periodic"
+        channel = known[@order["identifier"]]
+        return @answer.add(timers: Timers.run(channel, Integer(@order["data"]))) if command == "periodic"
 
         data = { "command" => command == "perform" ? "message" : command, "identifier" => @order["identifier"],
                  "data" => @order["data"] }.compact
@@ -96,15 +98,6 @@ module Firebrick
         return @connection.handle_channel_command(data) if @connection.respond_to?(:handle_channel_command)
 
         @connection.subscriptions.execute_command(data)
-      end
-
-      # Runs what the channel does periodically. Since the subscription the code may have changed.
-      def run_timer(place)
-        channel = known.fetch(@order["identifier"])
-        timers = channel.class.periodic_timers
-        callback, = timers[place]
-        channel.instance_exec(&callback) if callback
-        @answer.add(timers: timers.map { |_, options| Float(options.fetch(:every)) })
       end
 
       # Returns the state after the command.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/hub/streams"
+require "firebrick/hub/timers"
 
 module Firebrick
   module Hub
@@ -94,8 +95,8 @@ module Firebrick
       def start_periodic_timers
         answer = firebrick_answer or return super
 
-        every = self.class.periodic_timers.map { |_, options| Float(options.fetch(:every)) }
-        answer.add(timers: every) unless every.empty?
+        intervals = Timers.intervals(self)
+        answer.add(timers: intervals) unless intervals.empty?
       end
     end
   end
