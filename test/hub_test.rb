@@ -512,9 +512,12 @@ class HubTest < TlsCase
       socket.write("PUBLISH 6 16\nroom:1{\"said\":\"never\"}")
       assert_match(/\AERROR the message does not reach the other servers: Redis on 127\.0\.0\.1:\d+/, socket.gets)
       wait_until("the failure to be logged") { other.stderr.include?("hub: nothing can be published until Redis on 127.0.0.1") }
+      assert_equal [1, 1, 1], own.stats["hub"].values_at("redis_away", "redis_losses", "unpublished")
+      assert_match(/^redis        away: nothing can be published; 1 losses of its connection, 1 messages not published$/, own.command_line("hub", own.dir).first)
       redis_on(Integer(url[%r{:(\d+)/}, 1])) do
         wait_until("Redis to be used again") { post("/hub/publish", "stream=room:1&text=after", to: own, headers: FORM).status == 204 }
         publish(other, "later")
+        wait_until("all to know") { [own, other].all? { |server| server.stats.dig("hub", "redis_away").zero? } }
         here, there = clients.map { |one| one.wait { said(one) if said(one).map(&:first).include?("later") } }
         assert_equal %w[before after later], here.map(&:first)
         assert_equal here, there

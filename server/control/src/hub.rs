@@ -89,6 +89,15 @@ fn headline(hub: &HubSnapshot) -> String {
         grouped(hub.failed_calls),
         grouped(hub.violations)
     );
+    if hub.redis_losses > 0 {
+        let away = if hub.redis_away > 0 { "away: nothing can be published" } else { "there again" };
+        let _ = writeln!(
+            text,
+            "redis        {away}; {} losses of its connection, {} messages not published",
+            grouped(hub.redis_losses),
+            grouped(hub.unpublished)
+        );
+    }
     text
 }
 
@@ -119,6 +128,9 @@ mod tests {
             gaps: 5,
             calls: 6,
             failed_calls: 7,
+            redis_away: 1,
+            redis_losses: 3,
+            unpublished: 17,
         };
         let stream = HubStream {
             name: "room".to_owned(),
@@ -136,6 +148,7 @@ mod tests {
             "40 published, 480 sent",
             "3.0 MiB; 31 members",
             "5 with a gap",
+            "away: nothing can be published; 3 losses of its connection, 17 messages not published",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -153,6 +153,10 @@ pub(crate) struct HubCounts {
     gaps: AtomicU64,
     calls: AtomicU64,
     failed_calls: AtomicU64,
+    /// 1 while Redis cannot be reached.
+    redis_away: AtomicU64,
+    redis_losses: AtomicU64,
+    unpublished: AtomicU64,
 }
 
 fn count(counter: &AtomicU64) {

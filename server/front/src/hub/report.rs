@@ -34,6 +34,9 @@ impl SharedHub {
             gaps: of(&counts.gaps),
             calls: of(&counts.calls),
             failed_calls: of(&counts.failed_calls),
+            redis_away: of(&counts.redis_away),
+            redis_losses: of(&counts.redis_losses),
+            unpublished: of(&counts.unpublished),
         }
     }
 

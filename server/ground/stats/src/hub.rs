@@ -44,6 +44,12 @@ figures! {
         calls: u64 = counter("firebrick_hub_calls"; "Calls of the hub to the app"),
         /// Calls without a usable answer.
         failed_calls: u64 = counter("firebrick_hub_failed_calls"; "Calls of the hub without a usable answer"),
+        /// 1 while Redis cannot be reached.
+        redis_away: u64 = gauge("firebrick_hub_redis_away"; "1 while the Redis of hub.redis cannot be reached, so that nothing is published; else 0"),
+        /// How often Redis could not be reached any more.
+        redis_losses: u64 = counter("firebrick_hub_redis_losses"; "How often the Redis of hub.redis could not be reached any more"),
+        /// Messages whose publishers got an error.
+        unpublished: u64 = counter("firebrick_hub_unpublished"; "Messages that hub.redis did not take, whose publishers got an error"),
     }
 }
 

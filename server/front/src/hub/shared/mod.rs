@@ -15,7 +15,7 @@
 pub(super) mod members;
 mod script;
 
-use super::{SharedHub, new_epoch, now_ms};
+use super::{SharedHub, count, new_epoch, now_ms, uncount};
 use redis::entries::{self, Entry, EntryId};
 use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
 use script::RedisScript;
@@ -109,6 +109,7 @@ impl SharedStreams {
             match self.run(&[name, payload, &id, again]).await {
                 Ok(head) => return Ok((head.epoch.into(), head.offset)),
                 Err(error) if is_refusal(&error) || Instant::now() >= until => {
+                    count(&self.hub.counts.unpublished);
                     return Err(format!(
                         "the message does not reach the other servers: Redis on {}: {error}",
                         self.client.config().address
@@ -130,11 +131,14 @@ impl SharedStreams {
         loop {
             match self.read(&mut from).await {
                 Ok(()) if self.is_away.replace(false) => {
+                    uncount(&self.hub.counts.redis_away);
                     (self.tell)("hub: Redis is back; messages are published again");
                 }
                 Ok(()) => {}
                 Err(error) => {
                     if !self.is_away.replace(true) {
+                        count(&self.hub.counts.redis_away);
+                        count(&self.hub.counts.redis_losses);
                         let address = &self.client.config().address;
                         (self.tell)(&format!(
                             "hub: nothing can be published until Redis on {address} can be reached again ({error}); WebSockets stay open"
