@@ -12,6 +12,7 @@ require "support/quic_go"
 require "support/redis_server"
 require "support/tls_case"
 require "uri"
+require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubPresenceTest < TlsCase
   include HubApp
@@ -360,6 +361,27 @@ class HubPresenceTest < TlsCase
       here(first, "Bob")
     ensure
       browser&.close
+    end
+  end
+
+  it "asks for members again when the server ends in the middle of its answer" do
+    Dir.mktmpdir do |dir|
+      server = UNIXServer.new(File.join(dir, "hub.sock"))
+      answers = ["OK 20\n{\"7\":", "OK 8\n{\"7\":{}}"]
+      answering = Thread.new do
+        answers.each do |answer|
+          socket = server.accept
+          socket.readpartial(100)
+          socket.write(answer)
+          socket.close
+        end
+      end
+      publisher = Firebrick::Hub::Publisher.new(server.path)
+      assert_equal({ "7" => {} }, publisher.presence("room"))
+      answering.join
+    ensure
+      publisher&.close
+      server&.close
     end
   end
 

@@ -351,6 +351,59 @@ class HubTest < TlsCase
     halves&.each(&:close)
   end
 
+  # Opens so many connections in a process of its own, which may have more descriptors: handshakes that are not finished, WebSockets that say
+  # nothing, and WebSockets whose first frame is not finished.
+  HALF_OPEN = <<~'RUBY'
+    require "socket"
+    port, count = ARGV.map { |word| Integer(word) }
+    handshake = "GET /cable?user=half HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n" \
+                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: actioncable-v1-json\r\n\r\n"
+    sockets = Array.new(count) do |at|
+      TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write(at % 3 == 0 ? handshake[0, 60] : handshake) }
+    end
+    sockets.each_with_index do |socket, at|
+      socket.readpartial(4096) unless at % 3 == 0
+      socket.write([0x81, 0x80 | 100, 1, 2, 3, 4, 5].pack("C*")) if at % 3 == 2
+    end
+    puts "open"
+    $stdout.flush
+    $stdin.read
+  RUBY
+
+  def with_half_open(own, count)
+    limit = [Process.getrlimit(:NOFILE).last, 20_000].min
+    IO.popen(["ruby", "-e", HALF_OPEN, own.port.to_s, count.to_s, { rlimit_nofile: limit }], "r+") do |half|
+      assert_equal "open\n", half.gets
+      yield
+    end
+  end
+
+  it "serves others beside thousands of sockets that are half open, and gives their memory back" do
+    count = ENV.key?("TEST_FIGURES") ? 9_999 : 1_500
+    own = hub(settings: { limits: { max_connections: 15_000 }, timeouts: { header: "20s" } }, threads: "5:5")
+    one = listener(own)
+    before = own.stats.dig("memory", "connections_bytes")
+    with_half_open(own, count) do
+      assert_equal 1 + (count / 3 * 2), own.stats.dig("hub", "clients")
+      each = (own.stats.dig("memory", "connections_bytes") - before) / count
+      assert_operator each, :<, 8 << 10
+      waits = Array.new(10) do |i|
+        elapsed do
+          publish(own, "beside#{i}")
+          one.wait_for(message: { said: "beside#{i}" })
+          one.perform(ROOM, "count")
+          one.wait_for(message: { count: i + 1 })
+        end
+      end
+      puts "#{name}: #{waits.map { |wait| (wait * 1000).round }} ms, #{each} B each" if ENV["TEST_VERBOSE"]
+      # Handshakes that do not end are given up; WebSockets may say nothing for ever.
+      wait_until("the handshakes to be given up", within: 60) { own.stats.dig("connections", "open") <= 10 + (count / 3 * 2) }
+      assert_equal 1 + (count / 3 * 2), own.stats.dig("hub", "clients")
+    end
+    wait_until("all of them to be gone", within: 60) { own.stats.dig("hub", "clients") == 1 && own.stats.dig("hub", "calls") >= count / 3 * 4 }
+    assert_nil one.closed
+  end
+
   it "sends pings without the app, and shows its figures" do
     own = hub
     one = listener(own)

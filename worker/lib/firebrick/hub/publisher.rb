@@ -55,10 +55,7 @@ module Firebrick
       # Returns the members of a stream, by id with their info.
       def presence(stream)
         text = "PRESENCE #{stream.bytesize}\n".b << stream.b
-        json = @lock.synchronize do
-          exchange(text) { |line| @socket.read(Integer(read(line).first)) || raise(EOFError, "the server has ended") }
-        end
-        JSON.parse(json)
+        JSON.parse(@lock.synchronize { exchange(text) { |line| read_bytes(Integer(read(line).first)) } })
       end
 
       def close
@@ -86,6 +83,12 @@ module Firebrick
         connect
         @socket.write(text)
         @socket.gets("\n", LONGEST) || raise(EOFError, "the server has ended")
+      end
+
+      # The server may end in the middle of its answer.
+      def read_bytes(count)
+        bytes = @socket.read(count)
+        bytes&.bytesize == count ? bytes : raise(EOFError, "the server has ended")
       end
 
       def connect
