@@ -99,6 +99,11 @@ impl Content {
         self.scripts.iter().for_each(|scripts| scripts.give_back());
     }
 
+    /// Ends the responses that wait for changes of pages, because the server stops.
+    pub(crate) fn close(&self) {
+        self.sites.all().filter_map(|local| local.live.as_ref()).for_each(|live| live.close());
+    }
+
     /// Returns the opened files of an app, as far as this content has them.
     fn opened(&self, files: &Arc<AppFiles>) -> Option<&Option<Rc<PublicFiles>>> {
         let is_tried = || self.serving.tried.as_ref().is_some_and(|tried| Arc::ptr_eq(tried, files));
@@ -159,7 +164,10 @@ impl Content {
     }
 
     /// Lets the site respond, or forwards the request to the target that the site names.
-    async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
+    async fn site(&self, local: &LocalSite, mut exchange: Exchange) -> Response {
+        if let Some(live) = &local.live {
+            live.prepare(&mut exchange.request);
+        }
         if let Some(explained) = local.explain(&exchange.request) {
             (self.log)(&explained);
         }
@@ -168,7 +176,10 @@ impl Content {
                 exchange.trace.answered.set(Answered::File);
                 // It has a coding by the rules of the site.
                 response.negotiated = true;
-                return response;
+                return match &local.live {
+                    Some(live) => Box::pin(live.complete(&exchange.request, response)).await,
+                    None => response,
+                };
             }
             SiteResult::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];

@@ -161,6 +161,7 @@ async fn run(seed: Seed) {
     let content = Content::new(first, app, store.map(Cache::new), scripts, hub.clone(), log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
     spawn_local(give_back(content.clone()));
+    let last = content.clone();
     let followers = (current.clone(), limits.clone(), recorder.clone());
     spawn_local(follow(serving, content.clone(), followers, (log, observed)));
     let parts = PipelineParts {
@@ -235,6 +236,8 @@ async fn run(seed: Seed) {
     }
     context.drain();
     hub.iter().for_each(|hub| hub.close());
+    last.borrow().close();
+    drop(last);
     drain_arrivals(&context).await;
     // Tunnels have no response to wait for. They end with their worker.
     let responds = || context.connections().open > context.connections().tunnels;

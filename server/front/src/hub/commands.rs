@@ -310,7 +310,12 @@ impl CableSocket {
         let mut session = self.session.borrow_mut();
         let Some(known) = session.subscription(identifier) else { return };
         if known.timers.as_ref().map_or(&[][..], |timers| timers.every()) != every {
-            known.timers = ChannelTimers::start(self, &known.identifier, every);
+            let (socket, identifier) = (Rc::downgrade(self), known.identifier.clone());
+            known.timers = ChannelTimers::start(every, move |at| {
+                let Some(socket) = socket.upgrade() else { return false };
+                socket.run_timer(ClientWork::Timer(identifier.clone(), at));
+                true
+            });
         }
     }
 

@@ -3,7 +3,7 @@
 //! Contract:
 //! 1. A message goes to some listeners at a time, those of one connection together, so that its streams write together. Between two turns others are
 //!    served.
-//! 2. Listeners may leave and others may join between two turns. One that has the number of another that has left does not get its messages.
+//! 2. Listeners may leave and others may join between two turns. A new listener with the number of an old one does not get the messages of that one.
 
 use bytes::Bytes;
 use cable::event_audience::{EventAudiences, EventForm, FormedMessage};

@@ -5,9 +5,7 @@
 //!    run of a timer waits.
 //! 2. Timers end with their subscription. After a reload they follow the new code: each answer to a run names the timers again.
 
-use super::socket::{CableSocket, ClientWork};
 use net::task::spawn_local;
-use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -25,18 +23,25 @@ pub(super) struct ChannelTimers {
 }
 
 impl ChannelTimers {
-    /// Starts timers; `None` if there are none.
+    /// Starts timers; `None` if there are none. `run` gets the place of a timer whose time has come, and returns whether the client is still there.
     pub(super) fn start(
-        socket: &Rc<CableSocket>,
-        identifier: &Rc<str>,
         every: &[f64],
+        run: impl Fn(usize) -> bool + Clone + 'static,
     ) -> Option<Box<ChannelTimers>> {
         if every.is_empty() {
             return None;
         }
         let task = |(at, every): (usize, &f64)| {
             let every = Duration::from_secs_f64(every.clamp(SHORTEST, LONGEST));
-            spawn_local(follow(Rc::downgrade(socket), identifier.clone(), at, every))
+            let run = run.clone();
+            spawn_local(async move {
+                loop {
+                    tokio::time::sleep(every).await;
+                    if !run(at) {
+                        return;
+                    }
+                }
+            })
         };
         let tasks = every.iter().take(MOST).enumerate().map(task).collect();
         Some(Box::new(ChannelTimers { every: every.into(), tasks }))
@@ -50,13 +55,5 @@ impl ChannelTimers {
 impl Drop for ChannelTimers {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
-async fn follow(socket: Weak<CableSocket>, identifier: Rc<str>, at: usize, every: Duration) {
-    loop {
-        tokio::time::sleep(every).await;
-        let Some(socket) = socket.upgrade() else { return };
-        socket.run_timer(ClientWork::Timer(identifier.clone(), at));
     }
 }

@@ -79,7 +79,11 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         shared: fresh.shared.reloaded(&now.shared),
         // In these sections options depend on each other; the tests compare them with the table.
         files: fresh.files,
-        sites: Sites { cache: fresh.sites.cache.reloaded(&now.sites.cache), ..fresh.sites },
+        sites: Sites {
+            pages: fresh.sites.pages.reloaded(&now.sites.pages),
+            cache: fresh.sites.cache.reloaded(&now.sites.cache),
+            ..fresh.sites
+        },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },
         queue: fresh.queue,
         sendfile: fresh.sendfile,

@@ -87,8 +87,9 @@ fn one(
     sources: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<SitePlan, String> {
     sources.extend(site.static_json.clone().map(|path| (path.clone(), stamp(&path))));
-    let (rules, more) = rules(site)?;
+    let (mut rules, more) = rules(site)?;
     notes.extend(more);
+    rules.show_more(settings.sites.pages.browse, settings.sites.pages.spa);
     let root = root(settings, site, &rules);
     let upstreams = rules.proxies().iter().map(|rule| upstreams(rule, site, &settings.rack.trusted_proxies));
     // A note, for example about an unset variable, is often the reason for the error.
@@ -103,7 +104,9 @@ fn one(
         .collect();
     let plan =
         SiteConfig { root, rules: Arc::new(rules), users, before_app, private, bounds: bounds(settings) };
-    Ok(SitePlan { plan, upstreams })
+    // The pages of an app are not this server's to change.
+    let live = settings.sites.pages.live_reload && settings.app.is_none();
+    Ok(SitePlan { plan, upstreams, live })
 }
 
 /// Returns the limits of one front thread's caches. Connections take precedence: files get the remaining

@@ -1,5 +1,6 @@
 //! The sites of a front thread.
 
+use super::live::LivePages;
 use super::{Sites, of_host};
 use handler::Request;
 use proxy::Proxy;
@@ -12,6 +13,8 @@ pub(crate) type Log = Rc<dyn Fn(&str)>;
 pub(crate) struct LocalSite {
     pub(crate) site: Site,
     pub(crate) proxies: Vec<Rc<Proxy>>,
+    /// `None` without live reload.
+    pub(crate) live: Option<Rc<LivePages>>,
     /// The configuration to explain each request with, if `logging.error` is `debug`.
     debug: Option<SiteConfig>,
 }
@@ -41,7 +44,8 @@ impl LocalSites {
             let log = log.clone();
             let site = Site::new(plan.plan.clone(), Box::new(move |what| log(what)));
             let debug = (plan.plan.rules.error_level() == "debug").then(|| plan.plan.clone());
-            LocalSite { site, proxies: proxies.collect(), debug }
+            let live = plan.live.then(|| LivePages::new(plan.plan.root.clone()));
+            LocalSite { site, proxies: proxies.collect(), live, debug }
         };
         let hosts = sites.hosts.iter().map(|(host, plan)| (host.clone(), local(plan)));
         LocalSites { main: sites.main.as_ref().map(local), hosts: hosts.collect() }

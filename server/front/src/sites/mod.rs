@@ -4,6 +4,7 @@
 //! set of sites never changes: a new set replaces it, and requests in progress keep the old one.
 
 mod canonical;
+pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod local;
 
@@ -28,6 +29,8 @@ pub(crate) struct SitePlan {
     pub(crate) plan: site::SiteConfig,
     /// One element for each proxy in the rules.
     pub(crate) upstreams: Vec<Arc<Upstreams>>,
+    /// Whether pages change in the browser when their files do.
+    pub(crate) live: bool,
 }
 
 impl Sites {

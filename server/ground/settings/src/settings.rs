@@ -21,7 +21,7 @@ pub use crate::table::mruby::HandlerLimits;
 pub use crate::table::rack::Rack;
 pub use crate::table::reload::Reload;
 pub use crate::table::shared::Shared;
-pub use crate::table::site::FileCache;
+pub use crate::table::site::{FileCache, SitePages};
 pub use crate::table::stats::Stats;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
@@ -244,6 +244,7 @@ pub struct Sites {
     /// The site of the directory, served alone or in front of the app.
     pub main: Option<Site>,
     pub hosts: Vec<HostSite>,
+    pub pages: SitePages,
     pub cache: FileCache,
 }
 

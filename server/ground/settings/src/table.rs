@@ -58,6 +58,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         maintenance::Maintenance::OPTIONS,
         files::ALL,
         site::ALL,
+        site::SitePages::OPTIONS,
         site::FileCache::OPTIONS,
         compression::Compression::OPTIONS,
         cache::Cache::OPTIONS,

@@ -2,7 +2,7 @@
 
 module Firebrick
   module Hub
-    # What a channel does `periodically`. The front keeps the time.
+    # The methods and blocks of `periodically`. The front keeps the time.
     module Timers
       module_function
 

@@ -258,6 +258,9 @@ fn subject(rules: &Rules, path: &str, step: &RuleStep) -> String {
         RuleStep::Directory { path, .. } => format!("the directory {}{by}", printable(path)),
         RuleStep::Proxy { id, .. } => keyed("proxies", &rules.proxies[*id].prefix),
         RuleStep::Redirect { id, .. } => keyed("redirects", &rules.redirects[*id].key),
+        RuleStep::Target { path, .. } if from.kind == RuleKind::Spa => {
+            format!("the file {}{by}", printable(path))
+        }
         RuleStep::Target { path, .. } => format!("{}: its target {}", route(), printable(path)),
         RuleStep::Missing { .. } if from.kind == RuleKind::Route => route(),
         RuleStep::Missing { .. } if from.kind == RuleKind::End => "proxies, redirects, routes".to_owned(),

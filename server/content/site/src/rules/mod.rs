@@ -67,6 +67,8 @@ pub struct Rules {
     index: Vec<String>,
     trailing_slash: TrailingSlash,
     directory_listing: bool,
+    /// Paths without a file show the index at the top, as apps of one page want it.
+    spa: bool,
     fingerprinted_assets: bool,
     compress: bool,
     precompressed: bool,
@@ -160,6 +162,7 @@ impl Rules {
             index: vec!["index.html".to_owned()],
             trailing_slash: TrailingSlash::Keep,
             directory_listing: false,
+            spa: false,
             fingerprinted_assets: false,
             compress: true,
             precompressed: true,
@@ -176,6 +179,12 @@ impl Rules {
             headers: Vec::new(),
             merge_headers: false,
         }
+    }
+
+    /// Adds settings of the server: listings of folders, and the index at the top for paths without a file.
+    pub fn show_more(&mut self, browse: bool, spa: bool) {
+        self.directory_listing |= browse;
+        self.spa |= spa;
     }
 
     /// Returns the rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise

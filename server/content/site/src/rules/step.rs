@@ -77,6 +77,8 @@ pub enum RuleKind {
     Proxy,
     Redirect,
     Route,
+    /// `site.spa` of the server's settings.
+    Spa,
     /// No rule is left.
     End,
     HttpsOnly,
@@ -92,6 +94,7 @@ impl fmt::Display for RuleKind {
             RuleKind::Proxy => "proxies",
             RuleKind::Redirect => "redirects",
             RuleKind::Route => "routes",
+            RuleKind::Spa => "site.spa",
             RuleKind::End => "end",
             RuleKind::HttpsOnly => "https_only",
             RuleKind::CanonicalHost => "canonical_host",
@@ -142,9 +145,23 @@ pub(super) fn steps(rules: &Rules, path: &str) -> RuleSteps {
     match (last, route) {
         (Some(last), _) => steps.push(last),
         (None, Some(route)) => target(route, &mut steps),
-        (None, None) => steps.push(RuleStep::Missing { rule: RuleRef::unwritten(RuleKind::End) }),
+        (None, None) => {
+            if rules.spa && is_page(path) {
+                let indexes = rules.index.iter().map(|index| RuleStep::Target {
+                    path: format!("/{index}"),
+                    rule: RuleRef::unwritten(RuleKind::Spa),
+                });
+                steps.extend(indexes);
+            }
+            steps.push(RuleStep::Missing { rule: RuleRef::unwritten(RuleKind::End) });
+        }
     }
     steps
+}
+
+/// Whether a path names a page of an app of one page, and not a file of it, such as a script, that is missing.
+fn is_page(path: &str) -> bool {
+    !path.contains("/.") && !path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }
 
 /// Adds the files that a path may name, in the order given by `clean_urls` and `trailing_slash`.

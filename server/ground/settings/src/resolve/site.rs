@@ -40,7 +40,7 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &ResolveContext) -> Sites {
         root: root_dir,
         found: if facts.app.is_some() { None } else { found.root.clone() },
     });
-    Sites { main, hosts: hosts(taker, facts), cache: Section::take(taker) }
+    Sites { main, hosts: hosts(taker, facts), pages: Section::take(taker), cache: Section::take(taker) }
 }
 
 fn hosts(taker: &Taker<'_>, facts: &ResolveContext) -> Vec<HostSite> {

@@ -34,6 +34,42 @@ entries! { Category::Site;
 }
 
 section! { Category::Site;
+    /// Additions to the pages of static sites.
+    SitePages:
+
+    /// List the files of folders that have no index
+    browse: bool = Switch, {
+        key: "site.browse",
+        flags: &[bare("browse", "true")],
+        default: "false",
+        more: "The same as directory_listing in static.json, for all sites.",
+        reloadable: true,
+        reload_only: true,
+    }
+    /// Send the index at the top for paths without a file
+    spa: bool = Switch, {
+        key: "site.spa",
+        flags: &[bare("spa", "true")],
+        default: "false",
+        more: "For apps of one page, whose script reads the path. Paths whose last name has a dot, such as /app.js, get 404. Rules of \
+               static.json come first.",
+        reloadable: true,
+        reload_only: true,
+        known_as: &["single_page"],
+    }
+    /// Change pages in the browser when a file is saved
+    live_reload: bool = Switch, {
+        key: "site.live_reload",
+        flags: &[bare("live-reload", "true")],
+        default: "false",
+        more: "For writing a site: pages of HTML get a script, and are not cached. The place in the page and typed text stay. Not for \
+               sites in front of an app.",
+        reloadable: true,
+        reload_only: true,
+    }
+}
+
+section! { Category::Site;
     /// How files of static sites are kept and watched.
     FileCache:
 
