@@ -204,7 +204,7 @@ impl CableSocket {
         let missed: Option<Vec<_>> = missed.collect();
         drop(streams);
         let mut missed: Option<Vec<_>> = missed.map(|missed| missed.into_iter().flatten().collect());
-        missed.iter_mut().for_each(|missed| missed.sort_by_key(|message| message.at));
+        missed.iter_mut().for_each(|missed| missed.sort_by_key(|message| message.number));
         let encode = |message: &Arc<StreamMessage>| message::streamed(identifier, message, self.protocol);
         // More than fits into the queue counts as lost, because the client would be closed as one that reads too slowly.
         let frames = missed.map(|missed| missed.iter().map(encode).collect::<Vec<_>>());

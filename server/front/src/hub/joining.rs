@@ -78,7 +78,7 @@ impl LocalHub {
                 let missed = set.names().iter().zip(positions.as_ref()?);
                 let missed = missed.map(|(name, position)| streams.resume(name, Some(position), None));
                 let mut missed: Vec<_> = missed.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
-                missed.sort_by_key(|message| message.at);
+                missed.sort_by_key(|message| message.number);
                 Some(missed)
             });
             let from = match (&messages, positions) {

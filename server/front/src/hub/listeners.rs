@@ -201,7 +201,7 @@ mod tests {
         };
         let message = |offset| {
             let (stream, epoch, payload) = ("room".into(), "e".into(), "1".into());
-            Arc::new(StreamMessage { stream, offset, at: 0, epoch, payload })
+            Arc::new(StreamMessage { stream, offset, at: 0, number: 0, epoch, payload })
         };
         // The first and the third have the same connection.
         let (shared, first) = join("a", EventForm::Event, 0, 9);

@@ -152,6 +152,7 @@ mod tests {
             epoch: "e".into(),
             offset,
             at: 0,
+            number: 0,
             payload: "1".into(),
         })
     }

@@ -180,6 +180,7 @@ pub(crate) mod tests {
             stream: "a \"b\"".into(),
             offset: 3,
             at: 0,
+            number: 0,
             epoch: "e".into(),
             payload: "{\"said\": 1}".into(),
         };
@@ -193,6 +194,7 @@ pub(crate) mod tests {
             stream: "room".into(),
             offset: 3,
             at: 0,
+            number: 0,
             epoch: "e".into(),
             payload: crate::presence_event::left("7").into(),
         };

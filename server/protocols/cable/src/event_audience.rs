@@ -147,6 +147,7 @@ mod tests {
             stream: stream.into(),
             offset,
             at: 0,
+            number: 0,
             epoch: "e".into(),
             payload: "1".into(),
         })

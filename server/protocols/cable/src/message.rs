@@ -122,6 +122,7 @@ mod tests {
             epoch: "e1".into(),
             offset: 3,
             at: 0,
+            number: 0,
             payload: "{\"said\": \"x\"}".into(),
         };
         let read = |protocol| -> serde_json::Value {
@@ -140,6 +141,7 @@ mod tests {
             epoch: "e1".into(),
             offset: 3,
             at: 0,
+            number: 0,
             payload: crate::presence_event::joined("7", "{\"name\":\"Ann\"}").into(),
         };
         let read = |frame: &[u8]| -> serde_json::Value {

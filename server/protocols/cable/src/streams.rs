@@ -21,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The bookkeeping of a message, and of its entry in the log, in bytes.
-const MESSAGE: usize = 96;
+const MESSAGE: usize = 104;
 const ENTRY: usize = 32;
 /// The bookkeeping of a stream in bytes.
 const STREAM: usize = 192;
@@ -46,6 +46,8 @@ pub struct StreamMessage {
     pub offset: u64,
     /// Milliseconds since 1970.
     pub at: u64,
+    /// The number of messages of all streams before it: their order, which times of a millisecond do not tell.
+    pub number: u64,
     /// JSON.
     pub payload: Box<str>,
 }
@@ -103,6 +105,8 @@ pub struct StreamTable {
     bytes: usize,
     /// The largest offset of a forgotten stream.
     floor: u64,
+    /// The number of messages so far.
+    messages: u64,
     /// Whether offsets come from outside, and the largest that came.
     is_shared: bool,
     last: u64,
@@ -121,6 +125,7 @@ impl StreamTable {
             idle: VecDeque::new(),
             bytes: 0,
             floor: 0,
+            messages: 0,
             is_shared: false,
             last: 0,
             forgotten_at: now,
@@ -192,11 +197,13 @@ impl StreamTable {
         (offset, at): (u64, u64),
         deliver: &mut dyn FnMut(ThreadIndex, &Arc<StreamMessage>),
     ) {
-        let (messages, epoch) = (self.bounds.messages, self.epoch.clone());
+        let (messages, epoch, number) = (self.bounds.messages, self.epoch.clone(), self.messages);
         let Some(stream) = self.streams.get_mut(name) else { return };
+        self.messages += 1;
         stream.offset = offset;
         stream.published += 1;
-        let message = Arc::new(StreamMessage { stream: stream.name.clone(), epoch, offset, at, payload });
+        let message =
+            Arc::new(StreamMessage { stream: stream.name.clone(), epoch, offset, at, number, payload });
         stream.listeners.iter().for_each(|(thread, _)| deliver(*thread, &message));
         let grown = message.cost() + ENTRY;
         let mut freed = 0;

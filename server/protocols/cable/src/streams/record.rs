@@ -24,6 +24,9 @@ struct StreamRecord {
     published: u64,
     /// Offset, time and payload of each kept message.
     messages: Vec<(u64, u64, String)>,
+    /// The number of each among the messages of all streams; an older program does not name it.
+    #[serde(default)]
+    numbers: Vec<u64>,
 }
 
 impl StreamTable {
@@ -40,6 +43,7 @@ impl StreamTable {
                 .iter()
                 .map(|message| (message.offset, message.at, message.payload.to_string()))
                 .collect(),
+            numbers: stream.history.iter().map(|message| message.number).collect(),
         });
         TableRecord {
             epoch: self.epoch.to_string(),
@@ -62,14 +66,14 @@ impl StreamTable {
             let known = self.stream(&stream.name, now);
             (known.lost, known.lost_at) = (stream.lost, stream.lost_at);
             figures.push((known.name.clone(), stream.offset, stream.published));
-            let name = &known.name;
-            messages.extend(
-                stream.messages.into_iter().map(|(offset, at, payload)| (at, offset, name.clone(), payload)),
-            );
+            let (name, mut numbers) = (&known.name, stream.numbers.into_iter());
+            messages.extend(stream.messages.into_iter().map(|(offset, at, payload)| {
+                ((numbers.next().unwrap_or(0), at, offset), name.clone(), payload)
+            }));
         }
-        // The log has the messages of all streams in the order of their time.
-        messages.sort_by_key(|(at, offset, ..)| (*at, *offset));
-        for (at, offset, name, payload) in messages {
+        // The log has the messages of all streams in their order.
+        messages.sort_by_key(|(order, ..)| *order);
+        for ((_, at, offset), name, payload) in messages {
             self.append(&name, payload.into(), (offset, at), &mut |_, _| {});
         }
         for (name, offset, published) in figures {

@@ -137,6 +137,24 @@ fn offsets_from_outside_mean_the_same_on_all_servers() {
 }
 
 #[test]
+fn messages_of_several_streams_in_one_millisecond_have_an_order() {
+    let mut old = StreamTable::new("e", BOUNDS, 0);
+    for name in ["b", "a", "c", "a", "b"] {
+        publish(&mut old, name, 7);
+    }
+    let order = |table: &StreamTable| {
+        let mut all: Vec<_> = ["a", "b", "c"].into_iter().flat_map(|name| table.kept(name)).collect();
+        all.sort_by_key(|message| message.number);
+        all.iter().map(|message| format!("{}{}", message.stream, message.offset)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&old), ["b1", "a1", "c1", "a2", "b2"]);
+    let mut new = StreamTable::new("f", BOUNDS, 8);
+    assert!(new.adopt(old.record(), 8));
+    publish(&mut new, "a", 7);
+    assert_eq!(order(&new), ["b1", "a1", "c1", "a2", "b2", "a3"]);
+}
+
+#[test]
 fn a_table_is_passed_on() {
     let mut old = StreamTable::new("e", BOUNDS, 10_000);
     (1..=7).for_each(|now| _ = publish(&mut old, "room", 10_000 + now));
