@@ -64,6 +64,15 @@ class DevelopmentTest < ProgramCase
     body = fetch(server.port, "/error")
     assert_match(/RuntimeError: an error to be read.*config\.ru:\d+/m, body)
     server.wait_for(/RuntimeError: an error to be read/)
+    assert_match(/^      > \d+ \| .*an error to be read/, body, "the source")
+  end
+
+  it "shows the source of the app in a browser, without the lines of the server" do
+    server = firebrick
+    page = Net::HTTP.get(URI("http://127.0.0.1:#{server.port}/error"), { "Accept" => "text/html" })
+    assert_match(%r{<h1>RuntimeError at GET /error</h1><p class="message">an error to be read</p><pre>.*<mark>[^<]*an error to be read[^<]*</mark>}m, page)
+    assert_match(%r{<h2>In the app</h2><pre>config\.ru:\d+:in }, page)
+    refute_includes page, "lib/firebrick"
   end
 
   it "ends at once by Ctrl-C at its terminal, though a request is under way" do

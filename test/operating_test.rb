@@ -204,8 +204,13 @@ class OperatingTest < Case
     assert_match(/\A(config\.ru:1|config.application\.rb:2)/, frames[1], err)
     assert_match(/\(and \d+ lines of others: .*deep \d+.*FIREBRICK_ALL_FRAMES=1 shows them\)/, err)
     refute_match(/deep\.rb:1/, err)
+    assert_match(/^      > 2 \| Deep\.down\(30\) \{ missing_thing \}$/, err, "the source")
     _, full, = Open3.capture3(own.send(:environment).merge("FIREBRICK_ALL_FRAMES" => "1"), Server.binary, "serve", own.dir, "-p", "0")
     assert_operator full.scan("deep.rb:1").length, :>, 30
+    File.write(own.path("config/application.rb"), "module Shop\n  def self.sell(\nend\n")
+    _, err, = own.command_line("serve", "-p", "0")
+    assert_match(/SyntaxError/, err)
+    assert_match(/^ +> [23] \| /, err, "the source of a file with a mistake, by us or by Ruby")
   ensure
     FileUtils.remove_entry(own.base)
   end
