@@ -114,6 +114,13 @@ class LiveReloadTest < Case
     assert_includes script.body, "EventSource"
   end
 
+  it "leaves pages and paths of a site in front of an app as they are" do
+    own = start(app: "run ->(env) { [200, { 'content-type' => 'text/html' }, ['app ' + env['PATH_INFO']]] }", settings: { site: { spa: true, live_reload: true } },
+                files: { "static.json" => "{}", "public/index.html" => PAGE, "public/a.html" => "<p>a" })
+    assert_equal "<p>a", get("/a.html", to: own).body
+    ["/users/7", "/.firebrick/live", "/.firebrick/live.js"].each { |path| assert_equal "app #{path}", get(path, to: own).body }
+  end
+
   it "ends at once although a page listens, and lets pages listen again after a change of the rules" do
     own = site("--live-reload", files: FILES.merge("static.json" => "{}"))
     first = EventClient.new(own, "/.firebrick/live")

@@ -89,7 +89,8 @@ fn one(
     sources.extend(site.static_json.clone().map(|path| (path.clone(), stamp(&path))));
     let (mut rules, more) = rules(site)?;
     notes.extend(more);
-    rules.show_more(settings.sites.pages.browse, settings.sites.pages.spa);
+    // In front of an app, the app has the paths without a file.
+    rules.show_more(settings.sites.pages.browse, settings.sites.pages.spa && !before_app);
     let root = root(settings, site, &rules);
     let upstreams = rules.proxies().iter().map(|rule| upstreams(rule, site, &settings.rack.trusted_proxies));
     // A note, for example about an unset variable, is often the reason for the error.

@@ -52,7 +52,7 @@ section! { Category::Site;
         flags: &[bare("spa", "true")],
         default: "false",
         more: "For apps of one page, whose script reads the path. Paths whose last name has a dot, such as /app.js, get 404. Rules of \
-               static.json come first.",
+               static.json come first. In front of an app this has no effect.",
         reloadable: true,
         reload_only: true,
         known_as: &["single_page"],
