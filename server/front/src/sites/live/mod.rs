@@ -4,7 +4,8 @@
 //! changes only the parts that differ.
 //!
 //! Contract:
-//! 1. Pages of HTML get a script, and are always sent whole, uncompressed and without validators. Everything else is sent as without live reload.
+//! 1. Pages of HTML get a script, and have no validators. Everything of the site is sent whole and uncompressed, because a request does not tell
+//!    whether it is for a page; so origins of proxies get requests without conditions.
 //! 2. The script listens to Server-Sent Events at [`EVENTS`]. An event has the paths that have changed since the one before.
 //! 3. The folder is looked at only while there are listeners. Both addresses are as protected as the site.
 
