@@ -37,7 +37,8 @@ class MemoryDiskTest < MemoryCase
         elapsed { assert_equal("quick", until_served { get("/", to: own, headers: GOOD) }) }
       end
       puts "#{name}: #{waits.map { |wait| wait.round(2) }} #{own.stats['memory']}" if ENV["TEST_VERBOSE"]
-      assert_operator own.stats["memory"]["responses_bytes"], :>, MIB, "responses wait for the disk"
+      # Some of them have been given up meanwhile, as those of clients that read nothing.
+      assert_operator own.stats["memory"]["responses_bytes"], :>, MIB / 4, "responses wait for the disk"
       assert system("fsfreeze", "-u", disk)
       clients.each(&:close)
       assert_given_back(own)

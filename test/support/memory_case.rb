@@ -98,10 +98,12 @@ class MemoryCase < TlsCase
     Http2Client.new(own.address, settings: { 4 => 0 }).tap { |client| count.times { client.request(path) } }
   end
 
-  # A client that tries again when the answer is 503, as Retry-After tells it.
-  def until_served
+  # A client that tries again when the answer is 503, as Retry-After tells it. Returns the last answer.
+  def served_at_last(within: 60)
     response = nil
-    wait_until(within: 60) { (response = yield).status == 200 }
-    response.body
+    wait_until(within: within) { (response = yield).status == 200 }
+    response
   end
+
+  def until_served(&) = served_at_last(&).body
 end
