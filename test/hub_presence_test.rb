@@ -175,7 +175,7 @@ class HubPresenceTest < TlsCase
     wait_for_events(bob, "join ann", "join 7", "leave 7", "join bob", "leave ann")
     wait_until("ann to be nowhere") { asked(own, "lobby").empty? }
     bob.perform(ROOM, "move", room: "2")
-    wait_until("bob to leave the stopped stream") { asked(own, "here:1").empty? }
+    wait_until("bob to leave the stopped stream") { asked(own, "room:1").empty? }
     assert_nil ann.closed
   end
 
