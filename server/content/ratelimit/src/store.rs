@@ -7,8 +7,7 @@
 //!    before the first connection.
 
 use crate::rate::Limit;
-use redis::{ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
-use sha1::{Digest, Sha1};
+use redis::{ErrorKind, RedisClient, RedisConfig, RedisScript, Value, ValueSink};
 use std::time::Duration;
 
 const GCRA: &str = include_str!("gcra.lua");
@@ -21,21 +20,8 @@ pub(crate) struct RedisCounters {
     client: RedisClient<ValueSink>,
     prefix: String,
     timeout: Duration,
-    gcra: Script,
-    servers: Script,
-}
-
-/// A script, and the digest by which Redis knows it.
-struct Script {
-    text: &'static str,
-    digest: String,
-}
-
-impl Script {
-    fn new(text: &'static str) -> Script {
-        let digest = ::text::hex(&Sha1::digest(text));
-        Script { text, digest }
-    }
+    gcra: RedisScript,
+    servers: RedisScript,
 }
 
 impl RedisCounters {
@@ -51,8 +37,8 @@ impl RedisCounters {
             client: RedisClient::new(config),
             prefix: format!("firebrick:{group}"),
             timeout,
-            gcra: Script::new(GCRA),
-            servers: Script::new(SERVERS),
+            gcra: RedisScript::new(GCRA),
+            servers: RedisScript::new(SERVERS),
         })
     }
 
@@ -83,42 +69,21 @@ impl RedisCounters {
 
     async fn run(
         &self,
-        script: &Script,
+        script: &RedisScript,
         key: &str,
         words: &[&str],
         timeout: Duration,
     ) -> Result<u64, String> {
-        let all = async {
-            match self.send(b"EVALSHA", &script.digest, key, words, timeout).await {
-                Err(error) if error.kind == ErrorKind::NoScript => {
-                    self.send(b"EVAL", script.text, key, words, timeout).await
-                }
-                other => other,
-            }
-        };
+        let key = format!("{}:{key}", self.prefix);
+        let all: Vec<&str> = ["1", &key].iter().chain(words).copied().collect();
+        let run = script.run(&self.client, &all, timeout);
         let late = || format!("no reply within {} ms", timeout.as_millis());
-        match tokio::time::timeout(timeout, all).await {
-            Ok(Ok(number)) => Ok(number),
+        match tokio::time::timeout(timeout, run).await {
+            Ok(Ok(Value::Integer(number))) => Ok(u64::try_from(number).unwrap_or_default()),
+            Ok(Ok(_)) => Err("a reply that is not a number".to_owned()),
             Ok(Err(error)) if error.kind == ErrorKind::CommandTimeout => Err(late()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(late()),
-        }
-    }
-
-    async fn send(
-        &self,
-        verb: &[u8],
-        script: &str,
-        key: &str,
-        words: &[&str],
-        timeout: Duration,
-    ) -> Result<u64, redis::Error> {
-        let key = format!("{}:{key}", self.prefix);
-        let head: [&[u8]; 4] = [verb, script.as_bytes(), b"1", key.as_bytes()];
-        let all: Vec<&[u8]> = head.into_iter().chain(words.iter().map(|word| word.as_bytes())).collect();
-        match self.client.call(&all, timeout).await? {
-            Value::Integer(number) => Ok(u64::try_from(number).unwrap_or_default()),
-            _ => Err(redis::Error::new(ErrorKind::Protocol, "a reply that is not a number")),
         }
     }
 }

@@ -17,10 +17,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
+/// The place where a client waits for its membership.
+pub(super) type JoinAnswer = oneshot::Sender<Result<(), JoinRefusal>>;
+
+/// Answers a client that waits.
+pub(super) fn answer_join(answer: Option<JoinAnswer>, joined: Result<(), JoinRefusal>) {
+    if let Some(answer) = answer {
+        // A client that has gone needs no answer.
+        let _ = answer.send(joined);
+    }
+}
+
 /// Work of the task that publishes.
 pub(super) enum PresenceOrder {
     /// A change of the members, and where a client waits for it.
-    Change(PresenceChange, Option<oneshot::Sender<Result<(), JoinRefusal>>>),
+    Change(PresenceChange, Option<JoinAnswer>),
     /// A question for the members of all servers; without `records` for their number.
     Show { stream: Arc<str>, records: bool, answer: oneshot::Sender<Result<PresentMembers, String>> },
 }
@@ -110,11 +121,7 @@ impl SharedHub {
         match order {
             PresenceOrder::Change(change, answer) => {
                 let tell = &mut |stream: &str, payload: String| _ = self.publish(stream, &payload);
-                let changed = if is_closing { Ok(()) } else { self.change_members(change, tell) };
-                if let Some(answer) = answer {
-                    // A client that has gone needs no answer.
-                    let _ = answer.send(changed);
-                }
+                answer_join(answer, if is_closing { Ok(()) } else { self.change_members(change, tell) });
             }
             PresenceOrder::Show { stream, records, answer } => {
                 let _ = answer.send(Ok(self.own_members(&stream, records)));
@@ -157,7 +164,7 @@ impl SharedHub {
         self.send_change(change, None);
     }
 
-    fn send_change(&self, change: PresenceChange, answer: Option<oneshot::Sender<Result<(), JoinRefusal>>>) {
+    fn send_change(&self, change: PresenceChange, answer: Option<JoinAnswer>) {
         // Fails only when the server has ended.
         let _ = self.orders.send(DeskOrder::Presence(PresenceOrder::Change(change, answer)));
     }

@@ -13,10 +13,10 @@
 //! 4. Orders are carried out in the order in which they came, up to [`MOST`] at a time.
 
 use super::super::SharedHub;
-use super::super::present::{PresenceChange, PresenceOrder, PresentMembers};
-use super::{LogHead, RedisScript, SharedStreams, text_of, wrong_reply};
+use super::super::present::{JoinAnswer, PresenceChange, PresenceOrder, PresentMembers, answer_join};
+use super::{LogHead, SharedStreams, text_of, wrong_reply};
 use cable::presence::{JoinRefusal, PresenceBounds, PresenceJoin, SessionKey};
-use redis::{Error, Value};
+use redis::{Error, RedisScript, Value};
 use serde::Serialize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ struct SessionOrder {
 
 /// The party that the answer to an order is for.
 enum Waiting {
-    Session(Arc<str>, SessionKey, Option<oneshot::Sender<Result<(), JoinRefusal>>>),
+    Session(Arc<str>, SessionKey, Option<JoinAnswer>),
     Members(oneshot::Sender<Result<PresentMembers, String>>),
     Nothing,
 }
@@ -153,27 +153,26 @@ impl SharedMembers {
                 }
             };
             let order = match &change {
-                PresenceChange::Join(join) => ScriptOrder::Join(join.clone().into()),
+                PresenceChange::Join(join) => {
+                    let waiting = Waiting::Session(join.stream.clone(), join.session, answer);
+                    Some((ScriptOrder::Join(join.clone().into()), waiting))
+                }
                 PresenceChange::Leave(stream, session) => {
-                    ScriptOrder::Leave(stream.clone(), session.to_string())
+                    Some((ScriptOrder::Leave(stream.clone(), session.to_string()), Waiting::Nothing))
                 }
                 PresenceChange::Lose(stream, session) => {
-                    ScriptOrder::Lose(stream.clone(), session.to_string())
+                    Some((ScriptOrder::Lose(stream.clone(), session.to_string()), Waiting::Nothing))
                 }
-                PresenceChange::Expire => {
-                    // Redis knows itself when the time of a session is over.
-                    _ = self.hub.change_members(change, &mut |_, _| {});
-                    continue;
+                // Redis knows itself when the time of a session is over.
+                PresenceChange::Expire => None,
+            };
+            match (self.change_own(change), order) {
+                (Ok(()), order) => some.extend(order),
+                // Redis would refuse it, too: it has no fewer members.
+                (Err(refusal), Some((_, Waiting::Session(_, _, answer)))) => {
+                    answer_join(answer, Err(refusal))
                 }
-            };
-            let waiting = match &change {
-                PresenceChange::Join(join) => Waiting::Session(join.stream.clone(), join.session, answer),
-                _ => Waiting::Nothing,
-            };
-            // Events come from Redis. A refusal here is one there, too: it has no fewer members.
-            match self.hub.change_members(change, &mut |_, _| {}) {
-                Ok(()) => some.push((order, waiting)),
-                Err(refusal) => waiting.refuse(refusal),
+                (Err(_), _) => {}
             }
         }
         self.run(some).await
@@ -202,8 +201,8 @@ impl SharedMembers {
                             // A client that has gone needs no answer.
                             _ = answer.send(Err(why));
                         }
-                        Waiting::Session(_, _, Some(answer)) => _ = answer.send(Ok(())),
-                        Waiting::Session(..) | Waiting::Nothing => {}
+                        Waiting::Session(_, _, answer) => answer_join(answer, Ok(())),
+                        Waiting::Nothing => {}
                     }
                 }
                 Err(error)
@@ -221,14 +220,17 @@ impl SharedMembers {
             Waiting::Session(stream, session, to) => {
                 let refusal = self.refusal(&text_of(answer)?)?;
                 if refusal.is_some() {
-                    _ = self.hub.change_members(PresenceChange::Leave(stream, session), &mut |_, _| {});
+                    _ = self.change_own(PresenceChange::Leave(stream, session));
                 }
-                if let Some(to) = to {
-                    _ = to.send(refusal.map_or(Ok(()), Err));
-                }
+                answer_join(to, refusal.map_or(Ok(()), Err));
             }
         }
         Ok(())
+    }
+
+    /// Makes a change in the table of this server. Its event comes from Redis.
+    fn change_own(&self, change: PresenceChange) -> Result<(), JoinRefusal> {
+        self.hub.change_members(change, &mut |_, _| {})
     }
 
     /// Returns the refusal that a word of the script means; `None` for no word.
@@ -239,15 +241,6 @@ impl SharedMembers {
             "full" => Ok(Some(JoinRefusal::Full(self.limits.members))),
             "memory" => Ok(Some(JoinRefusal::Memory)),
             _ => Err(wrong_reply()),
-        }
-    }
-}
-
-impl Waiting {
-    fn refuse(self, refusal: JoinRefusal) {
-        if let Waiting::Session(_, _, Some(answer)) = self {
-            // A client that has gone needs no answer.
-            _ = answer.send(Err(refusal));
         }
     }
 }

@@ -13,16 +13,15 @@
 //! 5. The members of streams are in Redis, too ([`members`]).
 
 pub(super) mod members;
-mod script;
 
-use super::{SharedHub, count, new_epoch, now_ms, uncount};
+use super::{SharedHub, count, new_epoch, now_ms};
 use redis::entries::{self, Entry, EntryId};
-use redis::{Error, ErrorKind, RedisClient, RedisConfig, Value, ValueSink};
-use script::RedisScript;
+use redis::{Error, ErrorKind, RedisClient, RedisConfig, RedisScript, Value, ValueSink};
 use settings::Settings;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// The scripts begin with the same text.
@@ -50,8 +49,6 @@ pub(super) struct SharedStreams {
     /// The bounds of the log: milliseconds, and bytes.
     history: String,
     bytes: String,
-    /// Whether Redis could not be reached, which the log of errors says once.
-    is_away: Cell<bool>,
     /// Messages up to this offset were published before this server knew Redis: they are kept, and not delivered.
     past: Cell<u64>,
     tell: Box<dyn Fn(&str)>,
@@ -91,7 +88,6 @@ impl SharedStreams {
             script: RedisScript::new(PUBLISH),
             history: settings.hub.history.as_millis().to_string(),
             bytes: settings.hub.history_memory.to_string(),
-            is_away: Cell::new(false),
             past: Cell::new(0),
             tell: Box::new(tell),
         })))
@@ -130,14 +126,13 @@ impl SharedStreams {
         let mut from = None;
         loop {
             match self.read(&mut from).await {
-                Ok(()) if self.is_away.replace(false) => {
-                    uncount(&self.hub.counts.redis_away);
+                Ok(()) if self.hub.counts.redis_away.swap(0, Relaxed) > 0 => {
                     (self.tell)("hub: Redis is back; messages are published again");
                 }
                 Ok(()) => {}
                 Err(error) => {
-                    if !self.is_away.replace(true) {
-                        count(&self.hub.counts.redis_away);
+                    // The log of errors says it once.
+                    if self.hub.counts.redis_away.swap(1, Relaxed) == 0 {
                         count(&self.hub.counts.redis_losses);
                         let address = &self.client.config().address;
                         (self.tell)(&format!(
