@@ -177,7 +177,7 @@ impl Content {
                 // It has a coding by the rules of the site.
                 response.negotiated = true;
                 return match &local.live {
-                    Some(live) => Box::pin(live.complete(&exchange.request, response)).await,
+                    Some(live) => live.complete(&exchange.request, response),
                     None => response,
                 };
             }

@@ -1,6 +1,5 @@
 // Changes the page when a file of the site is saved (site.live_reload). It keeps the place in the page and what was typed.
 (() => {
-  const tag = document.currentScript;
   let known = null;
   let lost = false;
 
@@ -62,7 +61,7 @@
       if (from.data !== to.data) from.data = to.data;
       return;
     }
-    if (from === tag || from.isEqualNode(to) || isLink(from, to)) return;
+    if (from.isEqualNode(to) || isLink(from, to)) return;
     for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
     for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
     let at = from.firstChild;

@@ -11,7 +11,6 @@
 
 mod tree;
 
-use crate::whole_body;
 use bytes::Bytes;
 use handler::{Body, BodyStream, Chunk, Failure, Fields, Request, Response};
 use net::task::spawn_local;
@@ -63,9 +62,9 @@ impl LivePages {
     }
 
     /// Completes the site's response: a page gets the script; an address of live reload, which is none of the site, its own response.
-    pub(crate) async fn complete(self: &Rc<Self>, request: &Request, response: Response) -> Response {
+    pub(crate) fn complete(self: &Rc<Self>, request: &Request, response: Response) -> Response {
         let is_get = request.method() == b"GET";
-        // Rules may have a page for every path. A redirect or 401 is for these addresses, too.
+        // The rules may have a page for every path. Redirects and 401 of the site are for these addresses, too.
         if is_get && matches!(response.status, 200 | 403 | 404) {
             match request.path() {
                 EVENTS => return self.listen(),
@@ -74,7 +73,7 @@ impl LivePages {
             }
         }
         let is_page = response.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"text/html"));
-        if is_page && is_get { with_script(response).await } else { response }
+        if is_page && is_get { with_script(response) } else { response }
     }
 
     fn listen(self: &Rc<Self>) -> Response {
@@ -174,8 +173,8 @@ fn script() -> Response {
 }
 
 /// Adds the script to a page. A page that is too long or cannot be read stays as it is.
-async fn with_script(mut response: Response) -> Response {
-    let Some(page) = whole(&mut response.body).await else { return response };
+fn with_script(mut response: Response) -> Response {
+    let Some(page) = whole(&response.body) else { return response };
     let end = page.to_ascii_lowercase().windows(7).rposition(|part| part == b"</body>").unwrap_or(page.len());
     let (before, after) = page.split_at(end);
     response.body = Body::Bytes([before, TAG.as_bytes(), after].concat().into());
@@ -186,8 +185,8 @@ async fn with_script(mut response: Response) -> Response {
     response
 }
 
-/// Takes a body; `None`, and the body stays, if it is too long or cannot be read.
-async fn whole(body: &mut Body) -> Option<Bytes> {
+/// Returns a body; `None` if it is too long or cannot be read.
+fn whole(body: &Body) -> Option<Bytes> {
     match body {
         Body::File(region) if region.len <= LONGEST => {
             let mut page = vec![0; usize::try_from(region.len).ok()?];
@@ -196,10 +195,7 @@ async fn whole(body: &mut Body) -> Option<Bytes> {
         }
         Body::Kept(kept) => Some(kept.body().clone()),
         Body::Bytes(bytes) => Some(bytes.clone()),
-        Body::Stream(_) => {
-            let body = std::mem::replace(body, Body::Empty);
-            whole_body::read(body, usize::try_from(LONGEST).unwrap_or(usize::MAX)).await
-        }
-        Body::Empty | Body::File(_) | Body::Tunnel { .. } => None,
+        // Only a coding makes a page of a site a stream, and none was asked for.
+        Body::Stream(_) | Body::Empty | Body::File(_) | Body::Tunnel { .. } => None,
     }
 }
