@@ -22,6 +22,14 @@ module Bench
       def built(*builds)
         path(*builds).tap { |path| raise Failure, "#{path} is not there: run `make optimised`, or set FIREBRICK" unless File.executable?(path) }
       end
+
+      # Builds an example of a crate. Returns its absolute path.
+      def example(crate, name)
+        built = system("cargo", "build", "--release", "--quiet", "--locked", "-p", crate, "--example", name, chdir: ROOT)
+        raise Failure, "the example #{name} of #{crate} cannot be built" unless built
+
+        File.join(File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT), "release/examples", name)
+      end
     end
   end
 end
