@@ -396,7 +396,7 @@ class HubTest < TlsCase
         end
       end
       puts "#{name}: #{waits.map { |wait| (wait * 1000).round }} ms, #{each} B each" if ENV["TEST_VERBOSE"]
-      # Handshakes that do not end are given up; WebSockets may say nothing for ever.
+      # The server gives up handshakes that do not end, and keeps WebSockets that say nothing.
       wait_until("the handshakes to be given up", within: 60) { own.stats.dig("connections", "open") <= 10 + (count / 3 * 2) }
       assert_equal 1 + (count / 3 * 2), own.stats.dig("hub", "clients")
     end

@@ -105,7 +105,7 @@ class LiveReloadTest < Case
     assert_equal %w[/a/b.html], changes(own) { write(own, "a/b.html", "<p>other") }
   end
 
-  it "protects its addresses as the site is protected, also where rules have a page for every path" do
+  it "asks for the password of the site at its own addresses, also where rules have a page for every path" do
     rules = JSON.generate(basic_auth: true, routes: { "/**" => "index.html" })
     own = site("--live-reload", files: FILES.merge("static.json" => rules, ".htpasswd" => "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n"))
     assert_status 401, get("/.firebrick/live", to: own)
