@@ -2,6 +2,7 @@
 //! nothing.
 #![no_main]
 
+use cable::broadcast::{self, BroadcastHead};
 use cable::command::{CableCommand, CableProtocol};
 use cable::frame::{FrameDecoder, FrameViolation, Received};
 use cable::presence::{PresenceBounds, PresenceJoin, PresenceTable};
@@ -68,6 +69,13 @@ fuzz_target!(|input: &[u8]| {
             && let Ok(stream) = query.stream(&input)
         {
             assert!(!stream.is_empty());
+        }
+    }
+    for input in [input.to_vec(), [b"BROADCAST 40\n", input].concat()] {
+        let head = BroadcastHead::parse(&input).ok().flatten().filter(|head| input.len() >= head.length());
+        let json = head.as_ref().map_or(&input[..], |head| head.json(&input));
+        for message in broadcast::parse(json).unwrap_or_default() {
+            assert_eq!(cable::publication::check(&message.stream, &message.payload), Ok(()));
         }
     }
     if let Ok(text) = std::str::from_utf8(input) {

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/hub/any_cable_gem"
 require "firebrick/hub/call"
 require "firebrick/hub/prepended"
 require "firebrick/hub/streams"

@@ -150,6 +150,7 @@ module Firebrick
       YJIT = "yjit"
       COMPRESSION = "compression"
       HUB = "hub"
+      HUB_RPC = "hub_rpc"
       ALLOCATOR = "allocator"
       EARLY_HINTS = "early_hints"
       ERROR_LOG = "error_log"

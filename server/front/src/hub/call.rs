@@ -5,6 +5,7 @@
 //!    variable that only the server can set marks it; no client can make one.
 //! 2. The body is JSON. Identifiers of the connection and state of the channels travel in it, so any worker can serve it.
 //! 3. An answer has the field `Firebrick-Hub`. Anything else is a response of the app's middleware, such as a redirect.
+//! 4. With `hub.rpc`, calls and answers have the form of AnyCable's gem instead ([`super::rpc`]).
 
 use super::{SharedHub, count};
 use crate::app::App;
@@ -79,6 +80,8 @@ pub(super) struct HubAnswer {
     pub(super) rejected: bool,
     /// Whether the connection ends. The transmissions say why.
     pub(super) closed: bool,
+    /// Why the app has rejected the subscription, for the log.
+    pub(super) error: Option<String>,
 }
 
 /// A change of the members that the app has made.
@@ -196,12 +199,18 @@ pub(super) async fn ask(
     // Never closed.
     let _permit = hub.calls.acquire().await;
     count(&hub.counts.calls);
-    let mut request = template.clone();
-    (request.received, request.arrived) = (SystemTime::now(), Instant::now());
+    let (mut request, body) = match &hub.rpc {
+        Some(rpc) => (rpc.request(template, order), rpc.body(template, order)),
+        None => {
+            let mut request = template.clone();
+            (request.received, request.arrived) = (SystemTime::now(), Instant::now());
+            request.set_variable(MARK, b"1");
+            (request, serde_json::to_vec(order))
+        }
+    };
+    let body = body.map_err(|error| NoAnswer::Unreadable(error.to_string()))?;
     request.fields.push(b"Content-Type", b"application/json");
-    request.set_variable(MARK, b"1");
     app.stamp.apply(&mut request);
-    let body = serde_json::to_vec(order).map_err(|error| NoAnswer::Unreadable(error.to_string()))?;
     let exchange = Exchange {
         request: request.into(),
         incoming: Incoming::Ready(body.into()),
@@ -209,14 +218,23 @@ pub(super) async fn ask(
         trace: Rc::new(Trace::default()),
     };
     let response = app.rack.handle(exchange).await;
-    if response.status != 200 || response.fields.get("firebrick-hub").is_none() {
+    let is_answer = match hub.rpc {
+        // A refusal of the gem is for the log and not for the client.
+        Some(_) => response.failure.is_none(),
+        None => response.status == 200 && response.fields.get("firebrick-hub").is_some(),
+    };
+    if !is_answer {
         return Err(NoAnswer::Response(Box::new(response)));
     }
+    let status = response.status;
     let body = whole_body::read(response.body, LONGEST_ANSWER).await;
     let body = body.ok_or_else(|| {
         NoAnswer::Unreadable(format!("it is cut off, or longer than {LONGEST_ANSWER} bytes"))
     })?;
-    serde_json::from_slice(&body).map_err(|error| NoAnswer::Unreadable(error.to_string()))
+    match &hub.rpc {
+        Some(rpc) => rpc.read(order, status, &body),
+        None => serde_json::from_slice(&body).map_err(|error| NoAnswer::Unreadable(error.to_string())),
+    }
 }
 
 /// Asks the app, again if there was no answer. `repeatable`: also if the question may have had an effect.

@@ -254,7 +254,12 @@ impl CableSocket {
         };
         let local = &self.local;
         let answer = call::ask_again(&local.hub, &local.app, template, &order, repeatable).await;
-        answer.map_err(|why| (local.log)(&why))
+        let answer = answer.map_err(|why| (local.log)(&why))?;
+        if let Some(error) = &answer.error {
+            count(&local.hub.counts.failed_calls);
+            (local.log)(&format!("hub: {command}: the app reports an error: {error}"));
+        }
+        Ok(answer)
     }
 
     /// Passes the app's messages on, and keeps the state of the connection.

@@ -6,7 +6,7 @@
 //! 2. Each refusal says why, in its text.
 
 use bytes::Bytes;
-use handler::{Fields, Request, Response};
+use handler::{Exchange, Failure, Fields, Request, Response};
 
 /// For how many seconds browsers may remember which fields scripts of other origins may send.
 const REMEMBERED: &[u8] = b"600";
@@ -43,6 +43,31 @@ pub(super) fn refusal(status: u16, why: &str) -> Response {
     let mut response = Response::text(status, "text/plain; charset=utf-8", format!("{why}\n"));
     response.fields.push(b"Cache-Control", b"no-store");
     response
+}
+
+/// Refuses a request without the right token.
+pub(super) fn unauthorized(why: &str) -> Response {
+    let mut response = refusal(401, why);
+    response.fields.push(b"WWW-Authenticate", b"Bearer");
+    response
+}
+
+/// Reads a publisher's body whole.
+///
+/// # Errors
+/// The response: it has more than `longest` bytes, or breaks off.
+pub(super) async fn read_body(exchange: &mut Exchange, longest: usize) -> Result<Vec<u8>, Box<Response>> {
+    let mut body = Vec::new();
+    while let Some(part) = exchange.incoming.data().await {
+        match part {
+            Ok(part) if body.len() + part.len() > longest => {
+                return Err(Box::new(refusal(413, &format!("a message has at most {longest} bytes"))));
+            }
+            Ok(part) => body.extend_from_slice(&part),
+            Err(error) => return Err(Box::new(Failure::from(error).into_response())),
+        }
+    }
+    Ok(body)
 }
 
 /// Refuses a method that the door does not have.

@@ -17,6 +17,7 @@ impl LocalHub {
         request.path() == self.hub.path.as_bytes()
             || self.has_events(request)
             || self.mercure_door(request).is_some()
+            || self.broadcast_door(request).is_some()
     }
 
     /// Responds to a request for the hub.
@@ -27,6 +28,9 @@ impl LocalHub {
         }
         if self.mercure_door(&exchange.request).is_some() {
             return self.mercure(exchange).await;
+        }
+        if self.broadcast_door(&exchange.request).is_some() {
+            return self.broadcast(exchange).await;
         }
         let opening = match Opening::of(&exchange.request) {
             Ok(opening) => opening,

@@ -8,7 +8,10 @@
 //!    is kept, and the field is `earliest`.
 //! 4. Subscription events and their API are not offered.
 
-use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
+use super::door::{
+    OtherOrigin, is_type, last_event_id, other_origin, preflight, read_body, refusal, unauthorized,
+    wrong_method,
+};
 use super::events::{self, EventBody, EventListener, NoEvents};
 use super::listeners::ConnectionKey;
 use super::local::LocalHub;
@@ -191,16 +194,10 @@ impl LocalHub {
         let Some(selectors) = rights.publish else {
             return refusal(403, "the token has no claim mercure.publish");
         };
-        let mut form = Vec::new();
-        while let Some(part) = exchange.incoming.data().await {
-            match part {
-                Ok(part) if form.len() + part.len() > LONGEST_PAYLOAD => {
-                    return refusal(413, &format!("an update has at most {LONGEST_PAYLOAD} bytes"));
-                }
-                Ok(part) => form.extend_from_slice(&part),
-                Err(error) => return Failure::from(error).into_response(),
-            }
-        }
+        let form = match read_body(&mut exchange, LONGEST_PAYLOAD).await {
+            Ok(form) => form,
+            Err(response) => return *response,
+        };
         let update = match MercureUpdate::parse(&form, &new_id()) {
             Ok(update) => update,
             Err(why) => return refusal(400, &why),
@@ -212,7 +209,7 @@ impl LocalHub {
             return refusal(403, &format!("mercure.publish of the token does not cover {topic:?}"));
         }
         self.hub.caught_up().await;
-        if let Err(why) = self.hub.order(STREAM, update.payload()).await {
+        if let Err(why) = self.hub.order(STREAM.into(), update.payload()).await {
             return Failure::busy(why).into_response();
         }
         let mut response = Response::text(200, "text/plain; charset=utf-8", update.id);
@@ -239,12 +236,6 @@ fn presented(request: &Request, in_query: Option<String>) -> Option<PresentedTok
     }
     let cookie = cookies(&request.fields, COOKIE).next()?;
     Some(PresentedToken { text: text(cookie), by_cookie: true })
-}
-
-fn unauthorized(why: &str) -> Response {
-    let mut response = refusal(401, why);
-    response.fields.push(b"WWW-Authenticate", b"Bearer");
-    response
 }
 
 /// Returns a random UUID (RFC 9562, section 5.4) as an IRI.

@@ -12,12 +12,14 @@
 //!    `hub.calls` of all threads at a time.
 //! 3. Processes of the app publish on a Unix socket ([`publish`]).
 //! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
-//! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]).
+//! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]), and so have publishers in AnyCable's form ([`broadcasts`]); calls to
+//!    the app can have the form of AnyCable's gem ([`rpc`]).
 //! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]). Members are shared as well.
 //! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
 //! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
 //! 9. Without `hub.path` none of this exists.
 
+mod broadcasts;
 mod call;
 mod commands;
 mod door;
@@ -35,6 +37,7 @@ mod presence;
 mod present;
 mod publish;
 mod report;
+mod rpc;
 mod session;
 mod shared;
 mod socket;
@@ -42,6 +45,7 @@ mod timers;
 
 pub(crate) use publish::Publishing;
 
+use broadcasts::BroadcastDoor;
 use cable::event_id::{EventId, StreamSet};
 use given::{GivenSocket, Givers};
 
@@ -49,7 +53,9 @@ use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
 use mercure::MercureDoor;
 use present::{PresenceOrder, PresentStreams};
+use rpc::RpcCalls;
 use settings::Settings;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,7 +69,7 @@ enum DeskOrder {
 
 /// A message that a thread of the front publishes, and where the thread waits for its epoch and offset.
 pub(super) struct PublishOrder {
-    stream: &'static str,
+    stream: Cow<'static, str>,
     payload: String,
     answer: oneshot::Sender<Result<(Arc<str>, u64), String>>,
 }
@@ -103,6 +109,12 @@ pub(crate) struct SharedHub {
     origins: Vec<String>,
     /// `None` if Mercure is off.
     mercure: Option<MercureDoor>,
+    /// `None` if nothing is published by HTTP in AnyCable's form.
+    broadcast: Option<BroadcastDoor>,
+    /// A publisher has been told of what is not supported.
+    has_warned: AtomicBool,
+    /// `None`: calls to the app have the hub's own form.
+    rpc: Option<RpcCalls>,
     /// How long a poll waits.
     poll: Duration,
     secret: Option<SignedNames>,
@@ -185,6 +197,9 @@ impl SharedHub {
             events_path: format!("{}/events", path.trim_end_matches('/')).into(),
             origins: settings.hub.origins.clone(),
             mercure: MercureDoor::new(settings),
+            broadcast: BroadcastDoor::new(settings),
+            has_warned: AtomicBool::new(false),
+            rpc: RpcCalls::new(settings),
             poll: settings.hub.poll,
             is_shared: settings.hub.redis.is_some(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
@@ -223,7 +238,7 @@ impl SharedHub {
     ///
     /// # Errors
     /// The server is stopping, or Redis cannot be reached.
-    async fn order(&self, stream: &'static str, payload: String) -> Result<(), String> {
+    async fn order(&self, stream: Cow<'static, str>, payload: String) -> Result<(), String> {
         let (answer, answered) = oneshot::channel();
         let stopping = || "the server is stopping".to_owned();
         let order = DeskOrder::Publish(PublishOrder { stream, payload, answer });

@@ -7,6 +7,7 @@ use super::shared::SharedStreams;
 use super::shared::members::SharedMembers;
 use super::{DeskOrder, PublishOrder, SharedHub};
 use bytes::{Buf, BytesMut};
+use cable::broadcast::{self, BroadcastHead};
 use cable::position_query::PositionQuery;
 use cable::presence_query::{self, PresenceQuery};
 use cable::publication::PublicationHead;
@@ -61,6 +62,7 @@ impl Publishing {
             shared,
             is_closing: Cell::new(false),
             under_way: Cell::new(0),
+            log: Rc::new(log.clone()),
         });
         let bound = match bind(&path) {
             Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
@@ -115,6 +117,7 @@ struct PublishingDesk {
     is_closing: Cell<bool>,
     /// Messages that get their number and whose publisher is waiting for it.
     under_way: Cell<usize>,
+    log: Rc<dyn Fn(&str)>,
 }
 
 impl PublishingDesk {
@@ -153,11 +156,11 @@ async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedRece
             let _ = answer.send(Err("the server is stopping".to_owned()));
             continue;
         }
-        desk.under_way.update(|messages| messages + 1);
         let desk = desk.clone();
+        desk.under_way.update(|messages| messages + 1);
         spawn_local(async move {
             // A client that has gone needs no answer.
-            let _ = answer.send(desk.publish(stream, &payload).await);
+            let _ = answer.send(desk.publish(&stream, &payload).await);
             desk.under_way.update(|messages| messages - 1);
         });
     }
@@ -196,40 +199,68 @@ async fn accept(desk: Rc<PublishingDesk>, listener: UnixListener) {
     }
 }
 
-/// A question of a process of the app, which publishes nothing.
-enum HubQuestion {
+/// A command of a process of the app.
+enum LocalCommand {
     Position(PositionQuery),
     Presence(PresenceQuery),
+    Publish(PublicationHead),
+    Broadcast(BroadcastHead),
 }
 
-impl HubQuestion {
-    /// Reads the first line; `None` if it is another command, or not complete.
-    fn parse(bytes: &[u8]) -> Result<Option<HubQuestion>, String> {
-        match PositionQuery::parse(bytes)? {
-            Some(question) => Ok(Some(HubQuestion::Position(question))),
-            None => Ok(PresenceQuery::parse(bytes)?.map(HubQuestion::Presence)),
+impl LocalCommand {
+    /// Reads the first line; `None` while it is not complete.
+    fn parse(bytes: &[u8]) -> Result<Option<LocalCommand>, String> {
+        if let Some(question) = PositionQuery::parse(bytes)? {
+            return Ok(Some(LocalCommand::Position(question)));
         }
+        if let Some(question) = PresenceQuery::parse(bytes)? {
+            return Ok(Some(LocalCommand::Presence(question)));
+        }
+        if let Some(head) = BroadcastHead::parse(bytes)? {
+            return Ok(Some(LocalCommand::Broadcast(head)));
+        }
+        Ok(PublicationHead::parse(bytes)?.map(LocalCommand::Publish))
     }
 
-    /// Returns the bytes of the whole question.
+    /// Returns the bytes of the whole command.
     fn length(&self) -> usize {
         match self {
-            HubQuestion::Position(question) => question.length(),
-            HubQuestion::Presence(question) => question.length(),
+            LocalCommand::Position(question) => question.length(),
+            LocalCommand::Presence(question) => question.length(),
+            LocalCommand::Publish(head) => head.length(),
+            LocalCommand::Broadcast(head) => head.length(),
         }
     }
 
-    /// Answers a complete question that begins with this line.
-    async fn answer(&self, bytes: &[u8], hub: &SharedHub) -> Result<String, String> {
-        match self {
-            HubQuestion::Position(question) => {
-                Ok(format!("OK {}\n", hub.position(&question.streams(bytes)?)))
-            }
-            HubQuestion::Presence(question) => {
+    fn publishes(&self) -> bool {
+        matches!(self, LocalCommand::Publish(_) | LocalCommand::Broadcast(_))
+    }
+
+    /// Carries out a complete command that begins with this line, and returns the answer.
+    async fn carry_out(&self, bytes: &[u8], desk: &PublishingDesk) -> Result<String, String> {
+        let hub = &desk.hub;
+        Ok(match self {
+            LocalCommand::Position(question) => format!("OK {}\n", hub.position(&question.streams(bytes)?)),
+            LocalCommand::Presence(question) => {
                 let shown = hub.members_of(question.stream(bytes)?, true).await?;
-                Ok(presence_query::answer(shown.records()))
+                presence_query::answer(shown.records())
             }
-        }
+            LocalCommand::Publish(head) => {
+                let (name, payload) = head.split(bytes)?;
+                let (epoch, offset) = desk.publish(name, payload).await?;
+                format!("OK {epoch} {offset}\n")
+            }
+            LocalCommand::Broadcast(head) => {
+                let messages = broadcast::parse(head.json(bytes))?;
+                hub.warning_of(&messages).into_iter().for_each(|warning| (desk.log)(warning));
+                for (published, message) in messages.iter().enumerate() {
+                    desk.publish(&message.stream, &message.payload).await.map_err(|why| {
+                        format!("{published} of {} messages are published: {why}", messages.len())
+                    })?;
+                }
+                format!("OK {}\n", messages.len())
+            }
+        })
     }
 }
 
@@ -240,52 +271,49 @@ fn refusal(why: &str) -> String {
 async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
-        let question = match HubQuestion::parse(&bytes) {
-            Ok(question) => question,
+        let command = match LocalCommand::parse(&bytes) {
+            Ok(command) => command,
             Err(why) => return stream.write_all(refusal(&why).as_bytes()).await,
         };
-        if let Some(question) = question {
-            if bytes.len() < question.length() {
-                if !more(&mut stream, &mut bytes).await? {
-                    return Ok(());
-                }
-                continue;
+        let Some(command) = command.filter(|command| bytes.len() >= command.length()) else {
+            if bytes.is_empty() {
+                bytes = BytesMut::new();
+                stream.readable().await?;
             }
-            let answer = question.answer(&bytes, &desk.hub).await.unwrap_or_else(|why| refusal(&why));
-            bytes.advance(question.length());
-            stream.write_all(answer.as_bytes()).await?;
-            continue;
-        }
-        let head = match PublicationHead::parse(&bytes) {
-            Ok(head) => head,
-            Err(why) => return stream.write_all(refusal(&why).as_bytes()).await,
-        };
-        if let Some(head) = head.filter(|head| bytes.len() >= head.length()) {
-            desk.hub.caught_up().await;
-            if desk.is_closing.get() {
+            if !more(&mut stream, &mut bytes).await? {
                 return Ok(());
             }
-            desk.under_way.update(|messages| messages + 1);
-            let answer = match head.split(&bytes) {
-                Ok((name, payload)) => match desk.publish(name, payload).await {
-                    Ok((epoch, offset)) => format!("OK {epoch} {offset}\n"),
-                    Err(why) => refusal(&why),
-                },
-                Err(why) => refusal(&why),
-            };
-            bytes.advance(head.length());
-            let written = stream.write_all(answer.as_bytes()).await;
-            desk.under_way.update(|messages| messages - 1);
-            written?;
             continue;
-        }
-        if bytes.is_empty() {
-            bytes = BytesMut::new();
-            stream.readable().await?;
-        }
-        if !more(&mut stream, &mut bytes).await? {
-            return Ok(());
-        }
+        };
+        let _under_way = match command.publishes() {
+            true => {
+                desk.hub.caught_up().await;
+                if desk.is_closing.get() {
+                    return Ok(());
+                }
+                Some(UnderWay::new(desk))
+            }
+            false => None,
+        };
+        let answer = command.carry_out(&bytes, desk).await.unwrap_or_else(|why| refusal(&why));
+        bytes.advance(command.length());
+        stream.write_all(answer.as_bytes()).await?;
+    }
+}
+
+/// Counts messages that get their numbers, until it is dropped.
+struct UnderWay<'a>(&'a PublishingDesk);
+
+impl UnderWay<'_> {
+    fn new(desk: &PublishingDesk) -> UnderWay<'_> {
+        desk.under_way.update(|messages| messages + 1);
+        UnderWay(desk)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.update(|messages| messages - 1);
     }
 }
 

@@ -219,13 +219,23 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     })
 }
 
-/// Checks that the Mercure hub has the hub that it is a part of.
+/// Checks that parts of the hub have the hub itself, and the secrets that they need.
 fn hub(taker: &Taker<'_>) -> Hub {
     let hub = Hub::take(taker);
     if hub.mercure.is_some() && hub.path.is_none() {
         let problem =
             "hub.path is off: set it, for example to \"/cable\", because Mercure is a part of the hub";
         taker.conflict(&table::hub::mercure.about, problem.to_owned());
+    }
+    for (path, secret, about) in [
+        (&hub.rpc, &hub.rpc_secret, &table::hub::rpc.about),
+        (&hub.broadcast, &hub.broadcast_secret, &table::hub::broadcast.about),
+    ] {
+        if path.is_some() && hub.path.is_none() {
+            taker.conflict(about, "hub.path is off: set it, for example to \"/cable\"".to_owned());
+        } else if path.is_some() && secret.is_none() && hub.secret.is_none() {
+            taker.conflict(about, format!("a token is needed: set {}_secret, or hub.secret", about.key));
+        }
     }
     hub
 }

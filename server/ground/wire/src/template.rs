@@ -92,6 +92,7 @@ words! {
         YJIT = "yjit",
         COMPRESSION = "compression",
         HUB = "hub",
+        HUB_RPC = "hub_rpc",
         ALLOCATOR = "allocator",
         EARLY_HINTS = "early_hints",
         ERROR_LOG = "error_log",

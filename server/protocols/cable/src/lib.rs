@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audience;
+pub mod broadcast;
 pub mod command;
 pub mod event;
 pub mod event_audience;
@@ -29,6 +30,7 @@ pub mod presence_query;
 pub mod presence_token;
 pub mod publication;
 pub mod queue;
+pub mod rpc_key;
 mod secret_key;
 pub mod signed;
 pub mod streams;

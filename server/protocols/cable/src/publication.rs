@@ -55,6 +55,35 @@ pub(crate) fn question_line(
     Ok(Some((word.len() + 1 + end + 1, part)))
 }
 
+/// Checks the name of a stream and a message for it.
+///
+/// # Errors
+/// The name is empty, or the payload is not JSON, or looks like an event about members, or one of them is too long.
+pub fn check(name: &str, payload: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("a stream's name is UTF-8 and not empty".to_owned());
+    }
+    check_lengths(name.len(), payload.len())?;
+    // Clients get the payload as a part of a JSON text.
+    serde_json::from_str::<serde::de::IgnoredAny>(payload)
+        .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
+    match event_of(payload) {
+        Some(_) => Err(format!(
+            "the message for {name:?} begins with \"$presence\", the key of events about members"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_lengths(name: usize, payload: usize) -> Result<(), String> {
+    match name > LONGEST_NAME || payload > LONGEST_PAYLOAD {
+        true => Err(format!(
+            "a stream's name has at most {LONGEST_NAME} bytes and a message {LONGEST_PAYLOAD}; these have {name} and {payload}"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The first line of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicationHead {
@@ -73,7 +102,7 @@ impl PublicationHead {
         let Some(end) = line_end(bytes)? else { return Ok(None) };
         let wrong = || {
             format!(
-                "expected PUBLISH and two lengths, or POSITION or PRESENCE and one; found {:?}",
+                "expected PUBLISH and two lengths, or POSITION, PRESENCE or BROADCAST and one; found {:?}",
                 bytes[..end].escape_ascii().to_string()
             )
         };
@@ -90,11 +119,7 @@ impl PublicationHead {
         if words.next().is_some() {
             return Err(wrong());
         }
-        if name > LONGEST_NAME || payload > LONGEST_PAYLOAD {
-            return Err(format!(
-                "a stream's name has at most {LONGEST_NAME} bytes and a message {LONGEST_PAYLOAD}; these have {name} and {payload}"
-            ));
-        }
+        check_lengths(name, payload)?;
         Ok(Some(PublicationHead { line: end + 1, name, payload }))
     }
 
@@ -109,18 +134,10 @@ impl PublicationHead {
     /// The name is empty or not UTF-8, or the payload is not JSON, or looks like an event about members.
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a str, &'a str), String> {
         let (name, payload) = bytes[self.line..self.length()].split_at(self.name);
-        let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
-        let name = name.ok_or("a stream's name is UTF-8 and not empty")?;
-        // Clients get the payload as a part of a JSON text.
-        serde_json::from_slice::<serde::de::IgnoredAny>(payload)
-            .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
+        let name = std::str::from_utf8(name).unwrap_or_default();
         let payload =
             std::str::from_utf8(payload).map_err(|error| format!("the message for {name:?}: {error}"))?;
-        if event_of(payload).is_some() {
-            return Err(format!(
-                "the message for {name:?} begins with \"$presence\", the key of events about members"
-            ));
-        }
+        check(name, payload)?;
         Ok((name, payload))
     }
 }

@@ -26,7 +26,6 @@ impl SecretKey {
         hmac.verify_slice(signature).is_ok()
     }
 
-    #[cfg(test)]
     pub(crate) fn sign(&self, text: &str) -> Vec<u8> {
         let mut hmac = self.0.clone();
         hmac.update(text.as_bytes());

@@ -44,9 +44,7 @@ impl SignedNames {
 #[cfg(test)]
 pub(crate) fn signed(secret: &str, json: &str) -> String {
     let data = STANDARD.encode(json);
-    let digest = SecretKey::new(secret).sign(&data);
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{data}--{hex}")
+    format!("{data}--{}", text::hex(&SecretKey::new(secret).sign(&data)))
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ pub(super) fn boot(
     put(boot::COMPRESSION, switch(settings.compression.responses));
     if settings.hub.path.is_some() {
         put(boot::HUB, path(&settings.hub_socket()));
+        settings.hub.rpc.iter().for_each(|rpc| put(boot::HUB_RPC, rpc.as_bytes().to_vec()));
     }
     put(boot::ALLOCATOR, settings.rack.allocator.word().into());
     put(boot::EARLY_HINTS, switch(settings.rack.early_hints));

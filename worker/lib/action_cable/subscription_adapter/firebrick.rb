@@ -32,8 +32,7 @@ module ActionCable
       private
 
       def path
-        @server.config.cable.to_h.with_indifferent_access[:socket] || ENV["FIREBRICK_HUB"] ||
-          ::Rails.root.join("tmp/firebrick-hub.sock").to_s
+        ::Firebrick::Hub::Publisher.path(@server.config.cable.to_h.with_indifferent_access[:socket])
       end
     end
   end

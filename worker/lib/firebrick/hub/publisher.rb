@@ -23,6 +23,7 @@ module Firebrick
     # Threads take turns. A process that was forked connects by itself. While the server is replaced by an upgrade, the
     # message waits up to PATIENCE; a process that has never reached a server waits up to IMPATIENCE.
     class Publisher
+      DEFAULT_SOCKET = "tmp/firebrick-hub.sock"
       PATIENCE = 5
       IMPATIENCE = 0.5
       PAUSE = 0.05
@@ -30,6 +31,12 @@ module Firebrick
       LONGEST = 1 << 20
       # The front is not there, or has ended.
       GONE = [Errno::ENOENT, Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE, EOFError].freeze
+
+      # Returns the path of the socket: the given one, that of the server of this process, or the default one.
+      def self.path(given = nil)
+        root = ::Rails.root if defined?(::Rails) && ::Rails.respond_to?(:root)
+        given || ENV["FIREBRICK_HUB"] || File.join(*[root&.to_s, DEFAULT_SOCKET].compact)
+      end
 
       def initialize(path)
         @path = path
@@ -43,6 +50,12 @@ module Firebrick
         text << stream.b << payload.b
         epoch, offset = @lock.synchronize { read(exchange(text)) }
         [epoch, Integer(offset)]
+      end
+
+      # Publishes messages in the form of AnyCable's gem. Returns their number.
+      def broadcast(json)
+        text = "BROADCAST #{json.bytesize}\n".b << json.b
+        Integer(@lock.synchronize { read(exchange(text)) }.first)
       end
 
       # Returns the id of an event at which these streams are now.

@@ -16,7 +16,6 @@ module Firebrick
       # The environment variable with the secret that the server has, too.
       SECRET = "FIREBRICK_HUB_SECRET"
       DEFAULT_PATH = "/cable"
-      DEFAULT_SOCKET = "tmp/firebrick-hub.sock"
 
       # Sends a message, which can be written as JSON, to all listeners of a stream. Returns its epoch and offset.
       def publish(stream, message)
@@ -91,7 +90,7 @@ module Firebrick
 
       # Copies of it in forked processes connect by themselves.
       def publisher
-        @publisher ||= Publisher.new(ENV.fetch("FIREBRICK_HUB", DEFAULT_SOCKET))
+        @publisher ||= Publisher.new(Publisher.path)
       end
     end
   end

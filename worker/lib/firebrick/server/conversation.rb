@@ -119,7 +119,7 @@ module Firebrick
 
       def facts
         [*Template::Yjit.apply(@settings.yjit), [Wire::Booted::RACK, Worker.rack || "none"], [Wire::Booted::MS, 0],
-         *PublicFiles.facts(@app), *Template::ConnectionPool.facts, *Template::HubFacts.facts(@settings.hub)]
+         *PublicFiles.facts(@app), *Template::ConnectionPool.facts, *Template::HubFacts.facts(**@settings.hub)]
       end
 
       # Starts the worker, which runs in this process.

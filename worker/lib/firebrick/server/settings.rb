@@ -30,9 +30,9 @@ module Firebrick
         one(Key::YJIT)
       end
 
-      # The path of the socket on which the app publishes; nil without a hub.
+      # The path of the socket on which the app publishes, and that at which AnyCable's gem answers; nil without them.
       def hub
-        @values.fetch(Key::HUB, []).last
+        { path: @values.fetch(Key::HUB, []).last, rpc: @values.fetch(Key::HUB_RPC, []).last }
       end
 
       # The version of docs/internals/wire.md that the front speaks.

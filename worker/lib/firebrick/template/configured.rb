@@ -55,7 +55,7 @@ module Firebrick
 
       # Returns remarks on what the app and the front both do.
       def notes
-        compression + HubFacts.facts(hub)
+        compression + HubFacts.facts(path: hub, rpc: @settings.fetch(Key::HUB_RPC, []).last)
       end
 
       # Returns the path of the socket on which the app publishes; nil without a hub.

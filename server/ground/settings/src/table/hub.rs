@@ -67,6 +67,41 @@ section! { Category::Hub;
         default: "false",
         known_as: &["anonymous"],
     }
+    /// Path of the RPC over HTTP of AnyCable's gem in the app
+    rpc: Option<String> = OrOff(RequestPath), {
+        key: "hub.rpc",
+        flags: &[long("hub-rpc", "PATH")],
+        default: "off",
+        more: "Usually /_anycable, http_rpc_mount_path of the gem. Then the gem runs the app's channels. Needs hub.path, and hub.rpc_secret or \
+               hub.secret. docs/from-anycable.md describes it.",
+        known_as: &["rpc_host", "http_rpc_mount_path", "http_rpc"],
+    }
+    /// Token of calls to AnyCable's gem
+    rpc_secret: Option<String> = Maybe(TicketSecret), {
+        key: "hub.rpc_secret",
+        flags: &[long("hub-rpc-secret", "SECRET")],
+        env: &["ANYCABLE_HTTP_RPC_SECRET"],
+        default_shown: Some("derived from hub.secret, as AnyCable does"),
+        secret: true,
+        known_as: &["http_rpc_secret"],
+    }
+    /// Path at which programs publish by HTTP in AnyCable's form
+    broadcast: Option<String> = OrOff(RequestPath), {
+        key: "hub.broadcast",
+        flags: &[long("hub-broadcast", "PATH")],
+        default: "off",
+        more: "Usually /_broadcast. Needs hub.path, and hub.broadcast_secret or hub.secret. Programs of the app publish on hub.socket.",
+        known_as: &["http_broadcast_url", "http_broadcast_path"],
+    }
+    /// Token of programs that publish by HTTP
+    broadcast_secret: Option<String> = Maybe(TicketSecret), {
+        key: "hub.broadcast_secret",
+        flags: &[long("hub-broadcast-secret", "SECRET")],
+        env: &["ANYCABLE_BROADCAST_KEY"],
+        default_shown: Some("derived from hub.secret, as AnyCable does"),
+        secret: true,
+        known_as: &["broadcast_key", "http_broadcast_secret"],
+    }
     /// How long a poll waits for a message
     poll: Duration = Period { min: Duration::from_secs(1), max: Duration::from_secs(3_600) }, {
         key: "hub.poll",
