@@ -15,6 +15,8 @@ require "uri"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubPresenceTest < TlsCase
+  parallel!
+
   include HubApp
   include RedisServer
 

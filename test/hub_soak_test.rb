@@ -13,6 +13,8 @@ require "support/tls_case"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubSoakTest < TlsCase
+  parallel!(slow: 60)
+
   include HubApp
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze

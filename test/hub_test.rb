@@ -11,6 +11,8 @@ require "support/redis_server"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubTest < TlsCase
+  parallel!(slow: true)
+
   include HubApp
   include RedisServer
 

@@ -9,6 +9,8 @@ require "support/event_client"
 require "time"
 
 class LiveReloadTest < Case
+  in_turn!
+
   STYLE = "body { color: rgb(1, 2, 3) }"
   PAGE = <<~HTML
     <!doctype html>
@@ -180,7 +182,7 @@ class LiveReloadTest < Case
         wait_until("the new rules", within: 20) { get("/later.html", to: own)["x-a"] == "1" }
         sleep 2
         write(own, "later.html", "<body><h1 id=there>Back</h1></body>")
-        page.wait("document.getElementById('there').textContent == 'Back'")
+        page.wait("document.getElementById('there')?.textContent == 'Back'")
       end
     end
   end
