@@ -67,6 +67,7 @@ class HubRpcTest < Case
       own = hub(**options)
       one = listener(own, fields: { "Cookie" => "a=1", "X-AnyCable-Meta-Sid" => "forged" })
       other = listener(own, user: "bob")
+      assert_equal(1, one.messages.count { |message| message["type"] == "welcome" })
       assert_includes calls(own), "connect ann 127.0.0.1 a=1 []"
       counts = Array.new(5) do |i|
         one.perform(ROOM, "count")
@@ -121,7 +122,7 @@ class HubRpcTest < Case
                                                              "Sec-WebSocket-Key" => "dGhlIHNhbXBsZSBub25jZQ==" })
     assert_status 502, response
     refute_includes response.body, "no database"
-    assert_logged "no database", on: own
+    assert_logged "hub: the app reports an error: no database", on: own
     one = listener(own)
     [ROOM.merge(room: "secret"), { channel: "OtherChannel" }].each do |channel|
       one.subscribe(channel)

@@ -13,6 +13,7 @@ use crate::staying_client::StayingClient;
 use crate::whole_body;
 use handler::{Client, Exchange, Fields, Handler, Incoming, Peer, Request, Response, Span, Trace, Version};
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -99,8 +100,15 @@ pub(super) struct AnsweredPresence {
 pub(super) enum NoAnswer {
     /// The response of something before the hub.
     Response(Box<Response>),
+    /// This sentence says why.
+    Failed(String),
+}
+
+impl NoAnswer {
     /// The answer cannot be read, for this reason.
-    Unreadable(String),
+    pub(super) fn unreadable<T: Display>(why: T) -> NoAnswer {
+        NoAnswer::Failed(format!("the app's answer cannot be read: {why}"))
+    }
 }
 
 /// Returns the request that calls are made from: the handshake without the fields of the connection.
@@ -208,7 +216,7 @@ pub(super) async fn ask(
             (request, serde_json::to_vec(order))
         }
     };
-    let body = body.map_err(|error| NoAnswer::Unreadable(error.to_string()))?;
+    let body = body.map_err(|error| NoAnswer::Failed(format!("a call cannot be written: {error}")))?;
     request.fields.push(b"Content-Type", b"application/json");
     app.stamp.apply(&mut request);
     let exchange = Exchange {
@@ -229,11 +237,11 @@ pub(super) async fn ask(
     let status = response.status;
     let body = whole_body::read(response.body, LONGEST_ANSWER).await;
     let body = body.ok_or_else(|| {
-        NoAnswer::Unreadable(format!("it is cut off, or longer than {LONGEST_ANSWER} bytes"))
+        NoAnswer::unreadable(format_args!("it is cut off, or longer than {LONGEST_ANSWER} bytes"))
     })?;
     match &hub.rpc {
         Some(rpc) => rpc.read(order, status, &body),
-        None => serde_json::from_slice(&body).map_err(|error| NoAnswer::Unreadable(error.to_string())),
+        None => serde_json::from_slice(&body).map_err(NoAnswer::unreadable),
     }
 }
 
@@ -252,7 +260,7 @@ pub(super) async fn ask_again(
     loop {
         let why = match ask(hub, app, template, order, None).await {
             Ok(answer) => return Ok(answer),
-            Err(NoAnswer::Unreadable(why)) => format!("the app's answer cannot be read: {why}"),
+            Err(NoAnswer::Failed(why)) => why,
             Err(NoAnswer::Response(response)) => {
                 let failure = response.failure.as_deref();
                 let again = failure.is_some_and(|failure| repeatable || failure.retry.is_some());

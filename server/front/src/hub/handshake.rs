@@ -53,10 +53,7 @@ impl LocalHub {
         let answer = match call::ask(&self.hub, &self.app, &template, &order, Some(client)).await {
             Ok(answer) => answer,
             Err(NoAnswer::Response(response)) => return *response,
-            Err(NoAnswer::Unreadable(why)) => {
-                return Failure::app(502, format!("the app's answer to the hub cannot be read: {why}"))
-                    .into_response();
-            }
+            Err(NoAnswer::Failed(why)) => return Failure::app(502, format!("hub: {why}")).into_response(),
         };
         let protocol = opening.protocol.unwrap_or(CableProtocol::Basic);
         let socket = CableSocket::open(&self, CallSource::new(template, trace), protocol, answer);

@@ -201,14 +201,14 @@ impl RpcCalls {
     /// Reads the gem's answer.
     pub(super) fn read(&self, order: &HubOrder<'_>, status: u16, body: &[u8]) -> Result<HubAnswer, NoAnswer> {
         if let Some(complaint) = self.complaint(status, body) {
-            return Err(NoAnswer::Unreadable(complaint));
+            return Err(NoAnswer::Failed(complaint));
         }
-        let unreadable = |error: serde_json::Error| NoAnswer::Unreadable(error.to_string());
+        let unreadable = NoAnswer::unreadable::<serde_json::Error>;
         let response: RpcResponse = serde_json::from_slice(body).map_err(unreadable)?;
         let outcome = response.outcome();
         let (is_connecting, is_subscribing) = (order.command == "connect", order.command == "subscribe");
         if outcome == Outcome::Error && !is_subscribing {
-            return Err(NoAnswer::Unreadable(format!("it reports an error: {}", response.error())));
+            return Err(NoAnswer::Failed(format!("the app reports an error: {}", response.error())));
         }
         let error = (outcome == Outcome::Error).then(|| response.error().to_owned());
         let env = response.env.unwrap_or_default();
@@ -228,6 +228,10 @@ impl RpcCalls {
             error,
             ..HubAnswer::default()
         };
+        if is_connecting && outcome == Outcome::Success {
+            // The hub has its own, with the number of the session.
+            answer.transmissions.retain(|text| !is_welcome(text));
+        }
         if answer.rejected && answer.transmissions.is_empty() {
             answer.transmissions.push(rejection(order.identifier.unwrap_or_default()));
         }
@@ -275,6 +279,10 @@ impl RpcPresence {
         };
         Some(AnsweredPresence { stream: None, id: Some(self.id.into()), info })
     }
+}
+
+fn is_welcome(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|message| message["type"] == "welcome")
 }
 
 /// Returns Action Cable's message about a rejected subscription, which the gem sends only if the channel has rejected it.
@@ -419,7 +427,7 @@ mod tests {
 
     fn read(order: &HubOrder<'_>, body: Value) -> Result<HubAnswer, String> {
         calls().read(order, 200, body.to_string().as_bytes()).map_err(|why| match why {
-            NoAnswer::Unreadable(why) => why,
+            NoAnswer::Failed(why) => why,
             NoAnswer::Response(_) => "a response".to_owned(),
         })
     }
@@ -427,7 +435,7 @@ mod tests {
     #[test]
     fn connections_are_read() {
         let connect = order("connect", "", "");
-        let body = serde_json::json!({ "status": 1, "identifiers": "{\"user\":1}", "transmissions": ["{\"type\":\"welcome\"}"], "error_msg": "",
+        let body = serde_json::json!({ "status": 1, "identifiers": "{\"user\":1}", "transmissions": ["{\"type\":\"welcome\"}", "{\"n\":1}"], "error_msg": "",
             "env": { "cstate": { "a": "1" }, "istate": {} } });
         let answer = read(&connect, body).unwrap();
         assert_eq!(
@@ -435,7 +443,7 @@ mod tests {
             serde_json::json!({ "identifiers": "{\"user\":1}", "cstate": { "a": "1" } })
         );
         assert_eq!(answer.remote.as_deref(), Some("anycable/connections/{\"user\":1}"));
-        assert_eq!((answer.transmissions, answer.closed), (vec!["{\"type\":\"welcome\"}".to_owned()], false));
+        assert_eq!((answer.transmissions, answer.closed), (vec!["{\"n\":1}".to_owned()], false));
         let refused =
             read(&connect, serde_json::json!({ "status": "FAILURE", "transmissions": ["x"], "env": null }))
                 .unwrap();
@@ -486,7 +494,7 @@ mod tests {
         for (status, expected) in
             [(401, "hub.rpc_secret"), (404, "http_rpc_mount_path"), (422, "status 422: no")]
         {
-            let Err(NoAnswer::Unreadable(why)) = calls().read(&perform, status, b"no") else {
+            let Err(NoAnswer::Failed(why)) = calls().read(&perform, status, b"no") else {
                 panic!("{status}")
             };
             assert!(why.contains(expected), "{why}");
