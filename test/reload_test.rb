@@ -392,6 +392,53 @@ class ReloadReleasesTest < Case
     end
   end
 
+  # Release 1 can be held up while it is loaded, as a large app is slow where others are loaded beside it.
+  SLOW = <<~'RUBY'
+    dir = __dir__
+    sleep 0.02 while File.exist?(File.join(dir, "hold"))
+    run ->(_) { [200, {}, [File.basename(dir)]] }
+  RUBY
+
+  { "a reload" => [], "an undo" => ["--undo"] }.each do |name, undone|
+    it "does not fall back to the code that a template was loading before #{name}, when the template dies" do
+      firebrick_only
+      released do |root|
+        settings = "[files]\npublic = \"always\"\n[reload]\nwatch = \"0s\"\nkeep = \"60s\"\n"
+        %w[1 2].each { |number| write_release(root, number, "config.ru" => SLOW, "firebrick.toml" => settings, "public/asset.txt" => number) }
+        old, new = undone.empty? ? %w[1 2] : %w[2 1]
+        hold = ->(number) { FileUtils.touch(File.join(root, "releases", number, "hold")) }
+        go = ->(number) { FileUtils.rm(File.join(root, "releases", number, "hold")) }
+        link(root, "1")
+        own = serve_link(root, workers: 2)
+        first = templates(own).first.pid
+        link(root, "2")
+        if undone.empty?
+          %w[1 2].each(&hold)
+          running = own.begin_command("reload", own.dir)
+          second = wait_until("the new template") { (templates(own).map(&:pid) - [first]).first }
+          Process.kill("KILL", first)
+          wait_until("a template in place of the old one") { (templates(own).map(&:pid) - [first, second]).any? }
+          go["2"]
+          assert_equal 0, running.wait.code, running.output
+          dies = second
+        else
+          assert_reloads(own)
+          hold["2"]
+          second = (templates(own).map(&:pid) - [first]).first
+          Process.kill("KILL", second)
+          wait_until("a template in place of the new one") { (templates(own).map(&:pid) - [first, second]).any? }
+          assert_reloads(own, *undone)
+          dies = first
+        end
+        Process.kill("KILL", dies)
+        go[old]
+        # The successor loads the code in force, and its workers replace those that are left.
+        wait_until("another template") { templates(own).then { |all| all.size == 1 && all.first.pid != dies && workers_of(own).size == 2 } }
+        20.times { assert_equal [new, new], bodies(own, "/", "/asset.txt") }
+      end
+    end
+  end
+
   # Paths that are opened without an app, below a link named `current`.
   { "a folder below the link" => ["current/dist", "dist/index.html", "/"],
     "the link itself" => ["current", "index.html", "/"],

@@ -23,7 +23,8 @@
 //! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is
 //!    killed when its other requests have finished, or after `shutdown`.
 //! 5. Numbers of code, generations and workers are given here and travel with each act. A template loads the
-//!    code that was ordered with it: that of a reload, or the code in force ([`Wish::release`]).
+//!    code that was ordered with it: that of a reload, or the code in force ([`Wish::release`]). Whatever is in force, no template of another
+//!    code stays in service.
 //! 6. A new generation takes over one worker at a time, or in larger steps: an old worker drains when a new
 //!    one is ready. Until then, and if the new generation fails, the old one keeps serving. The workers of a
 //!    template that has died also keep serving.
@@ -226,6 +227,7 @@ impl Reconciler {
     fn settle_all(&mut self) -> Vec<Act> {
         self.balance();
         self.observe_reload();
+        self.end_outdated();
         std::mem::take(&mut self.acts)
     }
 

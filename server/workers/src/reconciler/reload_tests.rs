@@ -157,6 +157,77 @@ fn a_probe_that_fails_ends_the_trial_without_a_request_of_a_client() {
     assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([1]), WANTED));
 }
 
+/// Lets everything go on but the boot of one template.
+fn work_while_it_boots(world: &mut World, slow: Generation, rounds: usize) {
+    world.booting.retain(|booting| *booting != slow);
+    world.work(rounds);
+    world.booting.push(slow);
+}
+
+/// The old template dies while new code is loaded, and its replacement is slow. Then the new template dies.
+#[test]
+fn a_template_that_was_ordered_for_the_old_code_does_not_bring_it_back() {
+    let mut world = world(Plan::default());
+    world.reload();
+    world.kill_template(1);
+    assert_eq!((world.releases[&2], world.releases[&3]), (2, 1), "the old code may still be needed");
+    work_while_it_boots(&mut world, 3, 60);
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+    world.kill_template(2);
+    world.boot();
+    world.work(60);
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([2]), "{:?}", world.acts);
+    world.check_rest();
+}
+
+/// As before, but the replacement has loaded the old code, and some of its workers are leaving.
+#[test]
+fn a_template_of_the_old_code_whose_workers_leave_does_not_bring_it_back() {
+    let mut world = world(plan());
+    world.reload();
+    world.kill_template(1);
+    world.boot();
+    assert_eq!(world.booting, [2]);
+    work_while_it_boots(&mut world, 2, 60);
+    assert_eq!(world.generations(), BTreeSet::from([3]));
+    until(&mut world, "rolling");
+    for _ in 0..200 {
+        world.now += SECOND / 100;
+        world.fork();
+        let booting: Vec<Serial> = world
+            .machine
+            .rows()
+            .filter(|row| row.state == WorkerState::Booting)
+            .map(|row| row.serial)
+            .collect();
+        booting.into_iter().for_each(|serial| world.ready(serial));
+    }
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+    assert!(world.generations().contains(&3), "its workers take their time");
+    world.kill_template(2);
+    world.work(60);
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([2]), "{:?}", world.acts);
+    world.check_rest();
+}
+
+/// The new template dies after the reload, its replacement is slow, and the reload is undone. Then the old template dies.
+#[test]
+fn a_template_that_was_ordered_for_the_new_code_does_not_bring_it_back_after_an_undo() {
+    let mut world = world(plan());
+    world.reload();
+    until(&mut world, "settling");
+    world.kill_template(2);
+    assert_eq!(world.releases[&3], 2);
+    assert_eq!(world.undo(), 1);
+    work_while_it_boots(&mut world, 3, 60);
+    assert_eq!(world.outcome_kinds(), [Done, Undone], "{:?}", world.acts);
+    world.kill_template(1);
+    world.boot();
+    world.work(60);
+    assert_eq!(world.releases_that_serve(), BTreeSet::from([1]), "{:?}", world.acts);
+    world.check_rest();
+}
+
 #[test]
 fn a_verdict_against_it_ends_the_trial() {
     let mut world = world(plan());

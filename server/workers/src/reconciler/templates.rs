@@ -290,15 +290,35 @@ impl Reconciler {
     /// template had died and its successor is booting.
     pub(super) fn retire_templates(&mut self) {
         self.start.retry = None;
-        let serves = |g: &&GenerationState| g.role == Role::Service && g.template != Template::Gone;
+        self.end_templates(|_| true);
+        self.balance();
+    }
+
+    /// Ends the templates in service whose code is neither in force nor brought by a running reload. Such a template was ordered when another code
+    /// was in force, to replace one that had died. It would bring that code back if the template of the code in force died now.
+    pub(super) fn end_outdated(&mut self) {
+        let (release, brought) = (self.wish.release, self.rules.reload.generation());
+        if self.is_stopping() || !self.end_templates(|g| g.release != release && Some(g.number) != brought) {
+            return;
+        }
+        if !self.has_template() && self.start.retry.is_none() {
+            self.start_template();
+        }
+        self.balance();
+    }
+
+    /// Ends these of the templates in service. Their workers serve until others have replaced them. Returns whether there were any.
+    fn end_templates(&mut self, which: impl Fn(&GenerationState) -> bool) -> bool {
+        let serves =
+            |g: &&GenerationState| g.role == Role::Service && g.template != Template::Gone && which(g);
         let numbers: Vec<(Generation, bool)> =
             self.generations.iter().filter(serves).map(|g| (g.number, g.template == Template::Up)).collect();
-        for (generation, up) in numbers {
+        for &(generation, up) in &numbers {
             let why = if up { TemplateEnd::Replaced } else { TemplateEnd::Abandoned };
             self.acts.push(Act::EndTemplate { generation, why });
             self.orphan_workers(generation);
         }
-        self.balance();
+        !numbers.is_empty()
     }
 
     // The end.

@@ -18,7 +18,7 @@ pub(super) struct World {
     pub(super) templates: BTreeSet<Generation>,
     pub(super) booting: Vec<Generation>,
     /// The code of each generation that was started.
-    releases: BTreeMap<Generation, ReleaseId>,
+    pub(super) releases: BTreeMap<Generation, ReleaseId>,
     /// The workers that the front sends requests to.
     pub(super) open: BTreeSet<Serial>,
     /// The workers whose fork was ordered, and those that were reported gone.
@@ -97,6 +97,7 @@ impl World {
                 left.extend(self.machine.see(seen, self.now));
             }
         }
+        self.check_releases();
         all
     }
 
@@ -159,6 +160,20 @@ impl World {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Workers that serve have the code in force, or that of the running reload; or their template has died, and others will replace them.
+    fn check_releases(&self) {
+        let brought = self.machine.rules.reload.generation();
+        let in_force = self.machine.wish().release;
+        let serves = |row: &Row| self.open.contains(&row.serial) && self.templates.contains(&row.generation);
+        for Row { serial, generation, .. } in self.machine.rows().filter(serves) {
+            let release = self.releases[&generation];
+            assert!(
+                release == in_force || brought == Some(generation),
+                "worker {serial} serves with release {release}, and {in_force} is in force"
+            );
         }
     }
 
@@ -237,9 +252,14 @@ impl World {
     }
 
     pub(super) fn boot(&mut self) {
-        if let Some(generation) = self.booting.pop() {
-            self.see(Change::Template { generation, usable: Ok(()) });
-        }
+        self.boot_one(0);
+    }
+
+    /// Lets the template boot that was ordered last, or so many before it: none has to wait for another one.
+    fn boot_one(&mut self, place: u32) {
+        let Some(behind) = place.checked_rem(self.booting.len() as u32) else { return };
+        let generation = self.booting.remove(self.booting.len() - 1 - behind as usize);
+        self.see(Change::Template { generation, usable: Ok(()) });
     }
 
     pub(super) fn fork(&mut self) {
@@ -271,7 +291,7 @@ impl World {
     /// Lets a template boot or fork, or a worker become ready or leave, as `what` says. Returns whether there is such a step.
     pub(super) fn advance(&mut self, what: u8, serial: Serial) -> bool {
         match what {
-            0 => self.boot(),
+            0 => self.boot_one(serial),
             1 | 2 => self.fork(),
             3..=5 => self.ready(serial),
             6 if self.row(serial).is_some_and(|row| row.state == WorkerState::Draining) => {
@@ -341,7 +361,7 @@ impl World {
     /// Lets a step take place: `what` happens to the process with this number.
     pub(super) fn step(&mut self, what: Step, number: u32) {
         match what {
-            Step::Boot => self.boot(),
+            Step::Boot => self.boot_one(number),
             Step::Fork => self.fork(),
             Step::Ready => self.ready(number),
             Step::KillWorker => self.kill_worker(number),
