@@ -111,7 +111,7 @@ pub(crate) struct SharedHub {
     mercure: Option<MercureDoor>,
     /// `None` if nothing is published by HTTP in AnyCable's form.
     broadcast: Option<BroadcastDoor>,
-    /// A publisher has been told of what is not supported.
+    /// The log has the line about broadcasts that are not supported.
     has_warned: AtomicBool,
     /// `None`: calls to the app have the hub's own form.
     rpc: Option<RpcCalls>,

@@ -6,8 +6,8 @@
 //! Contract:
 //! 1. A call is a POST to `connect`, `command` or `disconnect` below `hub.rpc`, with the message of AnyCable's `rpc.proto` as JSON, and the token of
 //!    `hub.rpc_secret`. The fields of the client's handshake are in the message, so the client can show no token of its own.
-//! 2. What the gem wants to keep of a connection (`identifiers`, `cstate`) and of a channel (`istate`) is the state of this hub's sessions, so all that
-//!    is promised of them holds.
+//! 2. The state that the gem keeps of a connection (`identifiers`, `cstate`) and of a channel (`istate`) is that of this hub's sessions, so all that is
+//!    promised of them holds.
 //! 3. `ERROR` on a subscription rejects it, because the gem answers so for a channel that does not exist. Elsewhere it is a failed call.
 
 use super::call::{self, AnsweredPresence, HubAnswer, HubOrder, NoAnswer};
@@ -35,14 +35,14 @@ pub(super) struct RpcCalls {
     authorization: Option<Box<str>>,
 }
 
-/// What is kept of a connection.
+/// The state of a connection.
 #[derive(Default, Serialize, Deserialize)]
 struct RpcConnection {
     identifiers: String,
     cstate: State,
 }
 
-/// What the gem keeps of a connection or channel.
+/// Keys and values that the gem keeps of a connection or channel.
 type State = BTreeMap<String, String>;
 
 /// `Env` of a call.
@@ -116,7 +116,7 @@ enum RpcStatus {
     Name(String),
 }
 
-/// What a response says of its call.
+/// The outcome of a call.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Outcome {
     Success,

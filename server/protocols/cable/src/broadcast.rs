@@ -37,7 +37,7 @@ pub struct Broadcast {
 
 /// One of the publisher's objects.
 #[derive(Deserialize)]
-struct Given<'a> {
+struct BroadcastEntry<'a> {
     stream: Option<String>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -79,7 +79,7 @@ pub fn parse(json: &[u8]) -> Result<Vec<Broadcast>, String> {
         return Err(format!("a broadcast has at most {LONGEST} bytes"));
     }
     let is_array = json.trim_ascii_start().first() == Some(&b'[');
-    let given: Vec<Given<'_>> = match is_array {
+    let given: Vec<BroadcastEntry<'_>> = match is_array {
         true => serde_json::from_slice(json),
         false => serde_json::from_slice(json).map(|one| vec![one]),
     }
@@ -90,7 +90,7 @@ pub fn parse(json: &[u8]) -> Result<Vec<Broadcast>, String> {
     given.into_iter().map(|one| one.read().and_then(|one| one.ok_or_else(|| expected.to_owned()))).collect()
 }
 
-impl Given<'_> {
+impl BroadcastEntry<'_> {
     /// Returns the message; `None` if parts are missing.
     fn read(self) -> Result<Option<Broadcast>, String> {
         let broadcast = match (self.command.as_deref(), self.payload, self.stream, self.data) {
