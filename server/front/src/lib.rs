@@ -43,7 +43,6 @@ mod services;
 mod signals;
 mod sites;
 mod stamp;
-mod staying_client;
 mod systemd;
 mod thread;
 mod tls;

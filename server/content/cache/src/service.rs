@@ -17,7 +17,7 @@ use crate::stored::{Arrival, Stored, TAG_FIELDS};
 use crate::summary::FieldSummary;
 use bytes::Bytes;
 use handler::{
-    Body, Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Lent, Request, Response, Trace,
+    Body, Client, Exchange, Failure, Fault, Fields, Incoming, Lent, Request, Response, StayingClient, Trace,
 };
 use net::task::spawn_local;
 use representation::coding::{self, Coding, Levels};
@@ -27,7 +27,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
@@ -695,7 +695,7 @@ pub(crate) fn own(request: Request) -> Exchange {
     Exchange {
         request: Lent::from(request),
         incoming: Incoming::Empty,
-        client: Rc::new(NoClient),
+        client: Rc::new(StayingClient),
         trace: Rc::new(Trace::default()),
     }
 }
@@ -757,17 +757,6 @@ fn unkept_plan(fields: &Fields) -> Plan {
         vary: Vec::new(),
         whole: None,
     }
-}
-
-/// The client of a request that the cache itself makes: it never disconnects.
-struct NoClient;
-
-impl Client for NoClient {
-    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-        Poll::Pending
-    }
-
-    fn interim(&self, _: u16, _: &Fields) {}
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use super::*;
 use crate::purge::Purge;
 use crate::testing::settle;
+use handler::Departure;
 use handler::testing::request;
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::task::Context;
 use tokio::sync::oneshot;
 
 /// An app whose responses are sent when a test says so.
@@ -59,7 +61,7 @@ type Served = tokio::task::JoinHandle<Response>;
 impl Scene {
     /// Sends a request, and lets it come as far as it can.
     async fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Served {
-        self.ask_for(Rc::new(NoClient), method, target, fields).await
+        self.ask_for(Rc::new(StayingClient), method, target, fields).await
     }
 
     async fn ask_for(

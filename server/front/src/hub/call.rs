@@ -9,9 +9,10 @@
 
 use super::{SharedHub, count};
 use crate::app::App;
-use crate::staying_client::StayingClient;
 use crate::whole_body;
-use handler::{Client, Exchange, Fields, Handler, Incoming, Peer, Request, Response, Span, Trace, Version};
+use handler::{
+    Client, Exchange, Fields, Handler, Incoming, Peer, Request, Response, Span, StayingClient, Trace, Version,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::rc::Rc;

@@ -3,10 +3,11 @@
 use super::config::Config;
 use super::otlp::ExportResponse;
 use super::retry::CollectorAnswer;
-use crate::staying_client::StayingClient;
 use crate::whole_body;
 use bytes::Bytes;
-use handler::{Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version};
+use handler::{
+    Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span, StayingClient, Trace, Version,
+};
 use prost::Message;
 use proxy::Origin;
 use std::rc::Rc;

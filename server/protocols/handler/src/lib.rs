@@ -28,6 +28,7 @@ pub mod path;
 pub mod proxying;
 mod request;
 mod route;
+mod staying_client;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -40,6 +41,7 @@ pub use kept::Kept;
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
 pub use route::Answered;
+pub use staying_client::StayingClient;
 pub use wire::used::Used;
 
 /// Remarks about a request, with the places in the app.

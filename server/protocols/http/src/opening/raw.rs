@@ -219,7 +219,7 @@ impl BodyStream for RawBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::Departure;
+    use handler::StayingClient;
     use proptest::prelude::*;
     use std::collections::VecDeque;
     use std::pin::pin;
@@ -260,16 +260,6 @@ mod tests {
         }
     }
 
-    struct Stays;
-
-    impl Client for Stays {
-        fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
-            Poll::Pending
-        }
-
-        fn interim(&self, _: u16, _: &Fields) {}
-    }
-
     /// The status, the fields, and everything behind the head.
     type Seen = (u16, Vec<Vec<u8>>, Vec<u8>);
 
@@ -277,7 +267,7 @@ mod tests {
         let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
         let io = Box::new(Pieces(RefCell::new(pieces)));
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(read) = pin!(response(io, &Stays)).poll(&mut cx) else {
+        let Poll::Ready(read) = pin!(response(io, &StayingClient)).poll(&mut cx) else {
             panic!("nothing to wait for")
         };
         let response = read.map_err(|failure| failure.reason.into_owned())?;

@@ -1,10 +1,11 @@
 //! The client of requests that the server itself makes.
 
-use handler::{Client, Departure, Fields};
+use crate::{Client, Departure, Fields};
 use std::task::{Context, Poll};
 
 /// A client that never departs: such a request is cancelled by dropping it.
-pub(crate) struct StayingClient;
+#[derive(Debug, Clone, Copy)]
+pub struct StayingClient;
 
 impl Client for StayingClient {
     fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
