@@ -8,6 +8,7 @@ use ::tls::Endpoint;
 use http::{Context, Rank};
 use net::descriptors;
 use net::memory;
+use rustix::io::Errno;
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -66,12 +67,21 @@ impl Acceptor {
         tokio::time::sleep(PAUSE).await;
     }
 
+    /// Waits a moment after accept(2) has failed. Without descriptors, makes room for the client: the reserve can be used up by connections to origins.
     pub(super) async fn refused(&self, error: &io::Error) {
         // A client that gave up before it was accepted is not worth a line. A shortage of descriptors is.
-        if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-            self.log(&format!("cannot accept a connection: {error}"));
-            tokio::time::sleep(PAUSE).await;
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+            return;
         }
+        self.log(&format!("cannot accept a connection: {error}"));
+        let is_short = [Errno::MFILE, Errno::NFILE]
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+        if is_short && !proxy::make_room() {
+            self.displace(Rank::Unproved);
+        }
+        // Also after room was made: sockets close in a moment.
+        tokio::time::sleep(PAUSE).await;
     }
 
     /// Writes at most one line per second, because a shortage lasts for a while.

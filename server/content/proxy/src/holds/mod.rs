@@ -31,6 +31,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -96,9 +97,17 @@ pub(crate) fn of_thread() -> Rc<HeldConnections> {
     HOLDS.with(Rc::clone)
 }
 
-/// Takes connections from unread bodies of this thread because descriptors run out. Returns whether there were any.
+/// A thread without unread bodies needs descriptors, which those of other threads hold.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Takes connections from unread bodies of this thread because descriptors run out. Returns whether there were any. If not, the other threads do so
+/// within [`LOOK`].
 pub fn make_room() -> bool {
-    HOLDS.with(|holds| holds.make_room(None))
+    let found = HOLDS.with(|holds| holds.make_room(None));
+    if !found {
+        IS_WANTED.store(true, Ordering::Relaxed);
+    }
+    found
 }
 
 impl HeldConnections {
@@ -307,6 +316,9 @@ impl HeldConnections {
         }
         for at in late {
             self.displace(|held| held.at == at);
+        }
+        if IS_WANTED.swap(false, Ordering::Relaxed) {
+            self.make_room(None);
         }
         waiting || bodies > FEW
     }
