@@ -170,7 +170,8 @@ class RailsAppTest < Case
   it "sends data" do
     response = get("/files/data")
     assert_equal ["0123456789" * 10, "application/octet-stream"], [response.body, response["content-type"]]
-    assert_includes accepted("100", nil), response["content-length"]
+    # Its only piece goes out without the end if that takes more than a millisecond, as it may on a busy machine.
+    assert_includes ["100", nil], response["content-length"]
     assert_match(/attachment; filename="data\.bin"/, response["content-disposition"])
   end
 
