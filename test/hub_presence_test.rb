@@ -42,9 +42,7 @@ class HubPresenceTest < TlsCase
   def client(own, user, channel = ROOM, subscribing: {}, protocol: CableClient::EXTENDED, **options)
     CableClient.new(own, path: "/cable?user=#{user}", protocol: protocol, **options).tap do |one|
       @clients << one
-      one.wait_for(type: "welcome")
-      one.subscribe(channel, **subscribing)
-      one.wait_for(type: "confirm_subscription", identifier: JSON.generate(channel))
+      one.subscribed(channel, **subscribing)
     end
   end
 

@@ -46,11 +46,7 @@ class HubRpcTest < Case
   end
 
   def listener(own, channel = ROOM, **options)
-    client(own, **options).tap do |one|
-      one.wait_for(type: "welcome")
-      one.subscribe(channel)
-      one.wait_for(type: "confirm_subscription", identifier: JSON.generate(channel))
-    end
+    client(own, **options).subscribed(channel)
   end
 
   def calls(own) = File.exist?(own.path("calls")) ? File.readlines(own.path("calls"), chomp: true) : []

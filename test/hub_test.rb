@@ -35,11 +35,7 @@ class HubTest < TlsCase
 
   # A client that is subscribed to the room.
   def listener(own, channel = ROOM, **options)
-    client(own, **options).tap do |one|
-      one.wait_for(type: "welcome")
-      one.subscribe(channel)
-      one.wait_for(type: "confirm_subscription", identifier: JSON.generate(channel))
-    end
+    client(own, **options).subscribed(channel)
   end
 
   FORM = { "Content-Type" => "application/x-www-form-urlencoded", "Host" => "127.0.0.1" }.freeze

@@ -32,6 +32,14 @@ class CableClient
 
   def subscribe(channel, **fields) = command("subscribe", channel, **fields)
 
+  # Waits for the welcome, and subscribes. Returns itself.
+  def subscribed(channel, **fields)
+    wait_for(type: "welcome")
+    subscribe(channel, **fields)
+    wait_for(type: "confirm_subscription", identifier: JSON.generate(channel))
+    self
+  end
+
   def perform(channel, action, **data) = command("message", channel, data: JSON.generate({ action: action }.merge(data)))
 
   def send_text(text) = @socket.write(WebSocket.frame(text))

@@ -21,6 +21,7 @@ use cable::jwt::{TokenKey, TokenRights};
 use cable::mercure::{EARLIEST, MercureQuery, MercureSubscriber, MercureUpdate, STREAM};
 use cable::publication::LONGEST_PAYLOAD;
 use cable::queue::ClientQueue;
+use cable::rpc_key::bearer;
 use handler::{Body, Exchange, Failure, Request, Response, cookies};
 use settings::Settings;
 use std::rc::Rc;
@@ -227,9 +228,7 @@ fn in_query(request: &Request) -> Option<String> {
 fn presented(request: &Request, in_query: Option<String>) -> Option<PresentedToken> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if let Some(field) = request.fields.get("authorization") {
-        let is_bearer = field.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Bearer "));
-        let token = if is_bearer { field[7..].trim_ascii() } else { b"" };
-        return Some(PresentedToken { text: text(token), by_cookie: false });
+        return Some(PresentedToken { text: text(bearer(field).unwrap_or_default()), by_cookie: false });
     }
     if let Some(token) = in_query {
         return Some(PresentedToken { text: token, by_cookie: false });

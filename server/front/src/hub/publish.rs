@@ -156,12 +156,10 @@ async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedRece
             let _ = answer.send(Err("the server is stopping".to_owned()));
             continue;
         }
-        let desk = desk.clone();
-        desk.under_way.update(|messages| messages + 1);
+        let under_way = UnderWay::new(&desk);
         spawn_local(async move {
             // A client that has gone needs no answer.
-            let _ = answer.send(desk.publish(&stream, &payload).await);
-            desk.under_way.update(|messages| messages - 1);
+            let _ = answer.send(under_way.0.publish(&stream, &payload).await);
         });
     }
 }
@@ -268,7 +266,7 @@ fn refusal(why: &str) -> String {
     format!("ERROR {why}\n")
 }
 
-async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<()> {
+async fn converse(desk: &Rc<PublishingDesk>, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
         let command = match LocalCommand::parse(&bytes) {
@@ -302,16 +300,16 @@ async fn converse(desk: &PublishingDesk, mut stream: UnixStream) -> io::Result<(
 }
 
 /// Counts messages that get their numbers, until it is dropped.
-struct UnderWay<'a>(&'a PublishingDesk);
+struct UnderWay(Rc<PublishingDesk>);
 
-impl UnderWay<'_> {
-    fn new(desk: &PublishingDesk) -> UnderWay<'_> {
+impl UnderWay {
+    fn new(desk: &Rc<PublishingDesk>) -> UnderWay {
         desk.under_way.update(|messages| messages + 1);
-        UnderWay(desk)
+        UnderWay(desk.clone())
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.update(|messages| messages - 1);
     }

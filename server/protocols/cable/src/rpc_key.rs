@@ -20,15 +20,18 @@ pub fn derived(secret: &str, purpose: TokenPurpose) -> String {
     text::hex(&SecretKey::new(secret).sign(phrase))
 }
 
-/// Whether a client shows this token in `Authorization` (RFC 6750, section 2.1). It is compared in constant time.
+/// Returns the token of a field `Authorization` (RFC 6750, section 2.1); `None` for another scheme.
+pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// Whether a client shows this token in `Authorization`. It is compared in constant time.
 pub fn is_shown(token: &str, authorization: &[u8]) -> bool {
-    let is_bearer = authorization.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Bearer "));
-    let Some(shown) = is_bearer.then(|| String::from_utf8_lossy(authorization[7..].trim_ascii())) else {
-        return false;
-    };
     // The signatures are as long for any token.
     let key = SecretKey::new("token");
-    key.has_signed(&shown, &key.sign(token))
+    bearer(authorization)
+        .is_some_and(|shown| key.has_signed(&String::from_utf8_lossy(shown), &key.sign(token)))
 }
 
 #[cfg(test)]

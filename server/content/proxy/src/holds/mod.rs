@@ -103,11 +103,7 @@ static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// Takes connections from unread bodies of this thread because descriptors run out. Returns whether there were any. If not, the other threads do so
 /// within [`LOOK`].
 pub fn make_room() -> bool {
-    let found = HOLDS.with(|holds| holds.make_room(None));
-    if !found {
-        IS_WANTED.store(true, Ordering::Relaxed);
-    }
-    found
+    HOLDS.with(|holds| holds.make_room(None))
 }
 
 impl HeldConnections {
@@ -220,8 +216,16 @@ impl HeldConnections {
     }
 
     /// Takes connections from unread bodies at the origin `at`, which accepts no more, or at any origin if
-    /// `at` is `None`. Returns whether there were any.
+    /// `at` is `None`. Returns whether there were any. If not, other threads give descriptors up.
     pub(crate) fn make_room(&self, at: Option<At>) -> bool {
+        let found = self.give_up(at);
+        if at.is_none() && !found {
+            IS_WANTED.store(true, Ordering::Relaxed);
+        }
+        found
+    }
+
+    fn give_up(&self, at: Option<At>) -> bool {
         self.displace(|held| at.is_none_or(|at| held.at == at)) > 0
             || at.is_none() && self.displace_oldest(STALLED, |_| true)
     }
@@ -318,7 +322,7 @@ impl HeldConnections {
             self.displace(|held| held.at == at);
         }
         if IS_WANTED.swap(false, Ordering::Relaxed) {
-            self.make_room(None);
+            self.give_up(None);
         }
         waiting || bodies > FEW
     }
