@@ -304,7 +304,7 @@ class ShapeKeptTest < Case
   end
 
   it "goes on in the new program of an upgrade" do
-    own = launch(app: APP, workers: nil, threads: nil, environment: "production", env: { "XDG_STATE_HOME" => @state },
+    own = launch(app: Shaping::APP, workers: nil, threads: nil, environment: "production", env: { "XDG_STATE_HOME" => @state },
                  settings: { slo: "p95 < 100ms", workers: 1, threads: 1, shape: { workers: 1 } })
     learnt = learn(own)
     assert_upgrades(own)
