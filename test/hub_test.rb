@@ -8,7 +8,12 @@ require "support/cable_client"
 require "support/hub_app"
 require "support/tls_case"
 require "support/redis_server"
-require_relative "../worker/lib/firebrick/hub/publisher"
+$LOAD_PATH.push(File.expand_path("../worker/lib", __dir__))
+require "firebrick/hub/listener"
+require "firebrick/hub/publisher"
+require "logger"
+require "stringio"
+require "timeout"
 
 class HubTest < TlsCase
   parallel!(slow: true)
@@ -84,6 +89,120 @@ class HubTest < TlsCase
       clients.first.perform(ROOM, "count")
       clients.first.wait_for(message: { count: 1, user: "0" })
     end
+  end
+
+  BLOCK = { channel: "BlockChannel", room: "1" }.freeze
+
+  # What a client has heard from the block of its channel.
+  def heard(one) = one.received.filter_map { |message| message["heard"] if message.is_a?(Hash) }
+
+  { "threads" => {}, "fibers" => { fibers: 10, threads: "1:1" }, "plain Ruby" => { env: { "FIREBRICK_PURE" => "1" } },
+    "HTTP/2" => { version: "HTTP/2" } }.each do |seats, options|
+    it "lets the app hold WebSockets when a channel streams with a block (#{seats})" do
+      skip "fibers are CRuby's" if seats == "fibers" && !Server.cruby?
+      version = options.fetch(:version, "HTTP/1.1")
+      secure = version == "HTTP/2" ? { binds: WebSocket::BINDS, extra: pair("own", "localhost", "127.0.0.1") } : {}
+      own = hub(**options.except(:version), **secure, threads: options.fetch(:threads, "3:3"))
+      stays = listener(own, version: version)
+      sent_away = client(own, version: version)
+      sent_away.wait_for(type: "welcome")
+      sent_away.subscribe(BLOCK)
+      sent_away.wait_for(type: "disconnect", reconnect: true)
+      assert_equal 1012, sent_away.wait_for_close
+      assert_logged(%r{hub: BlockChannel streams from room:1 with a block, .* new WebSockets of /cable go to the app itself}, on: own)
+      clients = %w[ann bob].map { |user| listener(own, BLOCK, path: "/cable?user=#{user}", version: version) }
+      plain = listener(own, version: version)
+      20.times { |i| publish(own, "m#{i}") }
+      expected = Array.new(20) { |i| "M#{i}" }
+      clients.each { |one| one.wait { heard(one).size == 20 } }
+      # Action Cable passes messages to a pool of threads.
+      clients.each { |one| assert_equal expected.sort, heard(one).sort }
+      stays.wait_for(message: { said: "m19" })
+      20.times { |i| plain.wait_for(message: { said: "m#{i}" }) }
+      assert_equal(expected, stays.received.filter_map { |message| message["said"]&.upcase })
+      wait_until("only the client that stays") { own.stats["hub"].values_at("handed_back", "clients") == [1, 1] }
+      assert_match(/^sockets +served by the app itself/, own.command_line("hub", "--dir", own.dir).first)
+      clients.first.command("unsubscribe", BLOCK)
+      # Action Cable does not answer.
+      clients.first.listen(1)
+      publish(own, "later")
+      clients.last.wait { heard(clients.last).last == "LATER" }
+      clients.first.listen(0.3)
+      refute_includes heard(clients.first), "LATER"
+      assert_equal 0, own.command_line("reload", own.dir).last
+      again = listener(own, version: version)
+      publish(own, "new")
+      [stays, again].each { |one| one.wait_for(message: { said: "new" }) }
+      assert_equal [0, 2], own.stats["hub"].values_at("handed_back", "clients")
+    end
+  end
+
+  def pop(queue) = Timeout.timeout(20) { queue.pop }
+
+  it "passes the messages of streams on to processes that listen, over an upgrade" do
+    own = hub(upgradable: true, workers: 1)
+    got = Queue.new
+    ready = Queue.new
+    log = StringIO.new
+    socket = own.path("tmp/firebrick-hub.sock")
+    processes = Firebrick::Hub::Listener.new(socket, Logger.new(log)) { |stream, message| got << [stream, message] }
+    names = Array.new(300) { |i| "room:#{i}" }
+    names.each { |name| processes.add(name) { ready << name } }
+    assert_equal names.sort, Array.new(300) { pop(ready) }.sort
+    processes.add("room:1") { ready << "at once" }
+    assert_equal "at once", pop(ready)
+    publisher = Firebrick::Hub::Publisher.new(socket)
+    count = 0
+    publish = lambda do |times|
+      times.times { publisher.publish("room:#{(count += 1) % 300}", count.to_s) }
+    end
+    publish.call(700)
+    publishing = Thread.new { publish.call(300) while count < 4_000 }
+    assert_upgrades(own)
+    publishing.join
+    publisher.publish("room:7", "\"ä\"")
+    all = Array.new(count + 1) { pop(got) }
+    assert_equal ["room:7", "\"ä\""], all.pop
+    assert_equal (1..count).to_a, all.map { |_, message| Integer(message) }.sort, "each once"
+    all.group_by(&:first).each_value do |part|
+      numbers = part.map { |_, message| Integer(message) }
+      assert_equal numbers.sort, numbers
+    end
+    processes.remove("room:7")
+    processes.add("room:8") { ready << "eight" }
+    pop(ready)
+    publisher.publish("room:7", "0")
+    publisher.publish("room:8", "8")
+    assert_equal ["room:8", "8"], pop(got)
+    assert_empty log.string
+    publisher.publish("room:7", "1")
+    processes.close
+    publisher.close
+  end
+
+  it "tells a process what is lost, and cuts one off that does not read" do
+    own = hub(workers: 1, settings: { hub: { history_messages: 2 } })
+    path = own.path("tmp/firebrick-hub.sock")
+    publisher = Firebrick::Hub::Publisher.new(path)
+    epoch, = Array.new(4) { |i| publisher.publish("room", i.to_s) }.last
+    ask = lambda do |socket, text, word = "LISTEN"|
+      socket.write("#{word} #{text.bytesize}\n#{text}")
+      socket.gets
+    end
+    raw = UNIXSocket.new(path)
+    assert_equal "OK #{epoch} 4 LOST\n", ask.call(raw, %({"stream":"room","epoch":"#{epoch}","offset":1}))
+    assert_equal "OK #{epoch} 2\n", ask.call(raw, %({"stream":"room","epoch":"#{epoch}","offset":2}))
+    assert_equal ["MESSAGE 4 1 #{epoch} 3\n", "room2MESSAGE 4 1 #{epoch} 4\n", "room3"], [raw.gets, raw.gets, raw.read(5)]
+    assert_equal "OK #{epoch} 4 LOST\n", ask.call(raw, '{"stream":"room","epoch":"another","offset":4}')
+    assert_equal "ERROR LISTEN: expected an object with the name of a stream: missing field `stream` at line 1 column 2\n", ask.call(raw, "{}")
+    assert_equal "OK\n", ask.call(raw, "room", "UNLISTEN")
+    assert_equal "OK #{epoch} 4\n", ask.call(raw, '{"stream":"room"}')
+    large = JSON.generate("x" * 1_000_000)
+    24.times { publisher.publish("room", large) }
+    read = raw.read
+    assert_operator read.bytesize, :<, 20_000_000, "it was cut off"
+    wait_until("its end") { own.control("/hub")["streams"].find { |stream| stream["name"] == "room" }["listeners"].zero? }
+    [raw, publisher].each(&:close)
   end
 
   CLOCK = { channel: "ClockChannel", room: "1" }.freeze

@@ -8,6 +8,7 @@ use cable::frame::{FrameDecoder, FrameViolation, Received};
 use cable::presence::{PresenceBounds, PresenceJoin, PresenceTable};
 use cable::presence_event::event_of;
 use cable::presence_query::PresenceQuery;
+use cable::process_listener::{ListenCommand, ListenHead};
 use cable::publication::PublicationHead;
 use cable::signed::SignedNames;
 use libfuzzer_sys::fuzz_target;
@@ -67,6 +68,14 @@ fuzz_target!(|input: &[u8]| {
         if let Ok(Some(query)) = PresenceQuery::parse(&input)
             && input.len() >= query.length()
             && let Ok(stream) = query.stream(&input)
+        {
+            assert!(!stream.is_empty());
+        }
+    }
+    for input in [input.to_vec(), [b"LISTEN 30\n", input].concat(), [b"UNLISTEN 4\n", input].concat()] {
+        if let Ok(Some(head)) = ListenHead::parse(&input)
+            && input.len() >= head.length()
+            && let Ok(ListenCommand::Listen(stream, _) | ListenCommand::Unlisten(stream)) = head.command(&input)
         {
             assert!(!stream.is_empty());
         }

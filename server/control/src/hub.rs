@@ -89,6 +89,9 @@ fn headline(hub: &HubSnapshot) -> String {
         grouped(hub.failed_calls),
         grouped(hub.violations)
     );
+    if hub.handed_back > 0 {
+        text.push_str("sockets      served by the app itself until the next reload; the log says which channel needs that\n");
+    }
     if hub.redis_losses > 0 {
         let away = if hub.redis_away > 0 { "away: nothing can be published" } else { "there again" };
         let _ = writeln!(
@@ -129,6 +132,7 @@ mod tests {
             calls: 6,
             failed_calls: 7,
             redis_away: 1,
+            handed_back: 1,
             redis_losses: 3,
             unpublished: 17,
         };

@@ -70,6 +70,8 @@ impl Content {
     /// to origins.
     pub(crate) fn next(&self, serving: Serving, scripts: Option<Rc<LocalScripts>>) -> Content {
         let (before, release) = (&self.serving.release, &serving.release);
+        // Its channels may be others.
+        self.hub.iter().for_each(|hub| hub.take_again());
         let files = |of: &Arc<AppFiles>| match self.opened(of) {
             Some(files) => files.clone(),
             None => public_files(of, &release.settings),

@@ -82,6 +82,8 @@ pub(super) struct HubAnswer {
     pub(super) rejected: bool,
     /// Whether the connection ends. The transmissions say why.
     pub(super) closed: bool,
+    /// Why the channel needs a WebSocket of the app's own. Nothing else of the answer counts then.
+    pub(super) needs_socket: Option<String>,
     /// Why the app has rejected the subscription, for the log.
     pub(super) error: Option<String>,
 }

@@ -255,6 +255,11 @@ impl CableSocket {
         let local = &self.local;
         let answer = call::ask_again(&local.hub, &local.app, template, &order, repeatable).await;
         let answer = answer.map_err(|why| (local.log)(&why))?;
+        if let Some(why) = &answer.needs_socket {
+            local.hand_back(why);
+            self.end("needs_socket", true, code::RESTART);
+            return Err(());
+        }
         if let Some(error) = &answer.error {
             count(&local.hub.counts.failed_calls);
             (local.log)(&format!("hub: {command}: the app reports an error: {error}"));

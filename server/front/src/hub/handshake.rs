@@ -14,7 +14,7 @@ use std::rc::Rc;
 impl LocalHub {
     /// Whether a request is for the hub.
     pub(crate) fn takes(&self, request: &Request) -> bool {
-        request.path() == self.hub.path.as_bytes()
+        request.path() == self.hub.path.as_bytes() && !self.is_handed_back()
             || self.has_events(request)
             || self.mercure_door(request).is_some()
             || self.broadcast_door(request).is_some()

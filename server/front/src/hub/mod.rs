@@ -10,14 +10,15 @@
 //!    mailbox of each thread with listeners under one lock, so each thread gets the messages of a stream in order.
 //! 2. A thread has its own clients ([`local`], [`socket`]) and calls the app as ordinary requests of the one queue ([`call`]), at most
 //!    `hub.calls` of all threads at a time.
-//! 3. Processes of the app publish on a Unix socket ([`publish`]).
+//! 3. Processes of the app publish on a Unix socket ([`publish`]), and listen there if they hold WebSockets themselves ([`processes`]).
 //! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
 //! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]), and so have publishers in AnyCable's form ([`broadcasts`]); calls to
 //!    the app can have the form of AnyCable's gem ([`rpc`]).
 //! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]). Members are shared as well.
 //! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
 //! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
-//! 9. Without `hub.path` none of this exists.
+//! 9. A channel that needs a WebSocket of the app's own makes the app serve those that come from then on, until the next reload ([`handed_back`]).
+//! 10. Without `hub.path` none of this exists.
 
 mod broadcasts;
 mod call;
@@ -25,6 +26,7 @@ mod commands;
 mod door;
 mod events;
 mod given;
+mod handed_back;
 mod handshake;
 pub(crate) mod heirloom;
 mod joining;
@@ -35,6 +37,7 @@ mod mercure;
 mod poll;
 mod presence;
 mod present;
+mod processes;
 mod publish;
 mod report;
 mod rpc;
@@ -50,7 +53,7 @@ use cable::event_id::{EventId, StreamSet};
 use given::{GivenSocket, Givers};
 
 use cable::signed::SignedNames;
-use cable::streams::{HistoryBounds, StreamMessage, StreamTable};
+use cable::streams::{HistoryBounds, StreamMessage, StreamTable, ThreadIndex};
 use mercure::MercureDoor;
 use present::{PresenceOrder, PresentStreams};
 use rpc::RpcCalls;
@@ -131,6 +134,11 @@ pub(crate) struct SharedHub {
     /// Whether processes may publish: not while another program still has clients.
     may_publish: watch::Sender<bool>,
     mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
+    /// Messages for processes that listen, and where they arrive.
+    process_mail: mpsc::UnboundedSender<Arc<StreamMessage>>,
+    process_mailbox: Mutex<Option<mpsc::UnboundedReceiver<Arc<StreamMessage>>>>,
+    /// The app serves new WebSockets itself.
+    is_handed_back: AtomicBool,
     /// Messages of the front's own threads, which get their numbers where those of the app's processes do.
     orders: mpsc::UnboundedSender<DeskOrder>,
     ordered: Mutex<Option<mpsc::UnboundedReceiver<DeskOrder>>>,
@@ -186,6 +194,7 @@ impl SharedHub {
         let path = settings.hub.path.as_deref().filter(|_| settings.app.is_some())?;
         let (mailboxes, receivers) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
         let (orders, ordered) = mpsc::unbounded_channel();
+        let (process_mail, process_mailbox) = mpsc::unbounded_channel();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let bounds = HistoryBounds {
             time: u64::try_from(settings.hub.history.as_millis()).unwrap_or(u64::MAX),
@@ -214,6 +223,9 @@ impl SharedHub {
             has_all: AtomicBool::new(!takes_over),
             next: AtomicUsize::new(0),
             mailboxes,
+            process_mail,
+            process_mailbox: Mutex::new(Some(process_mailbox)),
+            is_handed_back: AtomicBool::new(false),
             orders,
             present: PresentStreams::new(settings),
             presence_claims: settings.hub.presence_claims,
@@ -283,10 +295,19 @@ impl SharedHub {
     fn pass_on(&self, thread: u16, message: &Arc<StreamMessage>) {
         // Counted first: the thread may have it before this returns.
         count(&self.counts.backlog);
-        if self.mailboxes[usize::from(thread)].send(Mail::Message(message.clone())).is_err() {
+        let is_gone = match self.mailboxes.get(usize::from(thread)) {
+            Some(mailbox) => mailbox.send(Mail::Message(message.clone())).is_err(),
+            None => self.process_mail.send(message.clone()).is_err(),
+        };
+        if is_gone {
             // A thread that has ended has no clients.
             uncount(&self.counts.backlog);
         }
+    }
+
+    /// Returns the number of the mailbox for processes, which stands behind those of the threads.
+    fn process_mailbox(&self) -> ThreadIndex {
+        self.mailboxes.len() as ThreadIndex
     }
 
     /// Lets a publisher wait while the threads are behind.

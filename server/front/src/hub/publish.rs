@@ -1,8 +1,9 @@
-//! The Unix socket on which processes of the app publish ([`cable::publication`]).
+//! The Unix socket on which processes of the app publish ([`cable::publication`]) and listen ([`super::processes`]).
 //!
 //! Contract: only this user can connect. A program that is to take over from another waits until that one gives the socket up. An
 //! idle connection holds no buffer.
 
+use super::processes::{ListeningProcesses, ProcessConnection};
 use super::shared::SharedStreams;
 use super::shared::members::SharedMembers;
 use super::{DeskOrder, PublishOrder, SharedHub};
@@ -10,6 +11,7 @@ use bytes::{Buf, BytesMut};
 use cable::broadcast::{self, BroadcastHead};
 use cable::position_query::PositionQuery;
 use cable::presence_query::{self, PresenceQuery};
+use cable::process_listener::{ListenCommand, ListenHead};
 use cable::publication::PublicationHead;
 use control::LocalSocketFile;
 use net::task::spawn_local;
@@ -21,7 +23,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -60,6 +62,7 @@ impl Publishing {
         let desk = Rc::new(PublishingDesk {
             hub: hub.clone(),
             shared,
+            processes: ListeningProcesses::new(&hub),
             is_closing: Cell::new(false),
             under_way: Cell::new(0),
             log: Rc::new(log.clone()),
@@ -70,6 +73,8 @@ impl Publishing {
         };
         let own = desk.clone();
         let ordered = hub.ordered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mailbox = hub.process_mailbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        mailbox.into_iter().for_each(|mailbox| _ = spawn_local(desk.processes.clone().deliver_all(mailbox)));
         spawn_local(carry_out(desk.clone(), ordered));
         let task = spawn_local(async move {
             let served = async {
@@ -113,6 +118,7 @@ impl Drop for Publishing {
 struct PublishingDesk {
     hub: Arc<SharedHub>,
     shared: Option<Rc<SharedStreams>>,
+    processes: Rc<ListeningProcesses>,
     /// No further message gets a number.
     is_closing: Cell<bool>,
     /// Messages that get their number and whose publisher is waiting for it.
@@ -203,6 +209,7 @@ enum LocalCommand {
     Presence(PresenceQuery),
     Publish(PublicationHead),
     Broadcast(BroadcastHead),
+    Listen(ListenHead),
 }
 
 impl LocalCommand {
@@ -213,6 +220,9 @@ impl LocalCommand {
         }
         if let Some(question) = PresenceQuery::parse(bytes)? {
             return Ok(Some(LocalCommand::Presence(question)));
+        }
+        if let Some(head) = ListenHead::parse(bytes)? {
+            return Ok(Some(LocalCommand::Listen(head)));
         }
         if let Some(head) = BroadcastHead::parse(bytes)? {
             return Ok(Some(LocalCommand::Broadcast(head)));
@@ -227,6 +237,7 @@ impl LocalCommand {
             LocalCommand::Presence(question) => question.length(),
             LocalCommand::Publish(head) => head.length(),
             LocalCommand::Broadcast(head) => head.length(),
+            LocalCommand::Listen(head) => head.length(),
         }
     }
 
@@ -235,7 +246,12 @@ impl LocalCommand {
     }
 
     /// Carries out a complete command that begins with this line, and returns the answer.
-    async fn carry_out(&self, bytes: &[u8], desk: &PublishingDesk) -> Result<String, String> {
+    async fn carry_out(
+        &self,
+        bytes: &[u8],
+        desk: &PublishingDesk,
+        process: &ProcessConnection,
+    ) -> Result<String, String> {
         let hub = &desk.hub;
         Ok(match self {
             LocalCommand::Position(question) => format!("OK {}\n", hub.position(&question.streams(bytes)?)),
@@ -258,6 +274,13 @@ impl LocalCommand {
                 }
                 format!("OK {}\n", messages.len())
             }
+            LocalCommand::Listen(head) => match head.command(bytes)? {
+                ListenCommand::Listen(stream, position) => process.listen(&stream, position.as_ref()),
+                ListenCommand::Unlisten(stream) => {
+                    process.unlisten(&stream);
+                    "OK\n".to_owned()
+                }
+            },
         })
     }
 }
@@ -268,6 +291,7 @@ fn refusal(why: &str) -> String {
 
 async fn converse(desk: &Rc<PublishingDesk>, mut stream: UnixStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
+    let process = ProcessConnection::new(&desk.processes);
     loop {
         let command = match LocalCommand::parse(&bytes) {
             Ok(command) => command,
@@ -276,10 +300,15 @@ async fn converse(desk: &Rc<PublishingDesk>, mut stream: UnixStream) -> io::Resu
         let Some(command) = command.filter(|command| bytes.len() >= command.length()) else {
             if bytes.is_empty() {
                 bytes = BytesMut::new();
-                stream.readable().await?;
             }
-            if !more(&mut stream, &mut bytes).await? {
-                return Ok(());
+            tokio::select! {
+                readable = stream.readable() => {
+                    readable?;
+                    if !has_more(&stream, &mut bytes)? {
+                        return Ok(());
+                    }
+                }
+                message = process.next() => stream.write_all(&message?).await?,
             }
             continue;
         };
@@ -293,7 +322,7 @@ async fn converse(desk: &Rc<PublishingDesk>, mut stream: UnixStream) -> io::Resu
             }
             false => None,
         };
-        let answer = command.carry_out(&bytes, desk).await.unwrap_or_else(|why| refusal(&why));
+        let answer = command.carry_out(&bytes, desk, &process).await.unwrap_or_else(|why| refusal(&why));
         bytes.advance(command.length());
         stream.write_all(answer.as_bytes()).await?;
     }
@@ -315,8 +344,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// Reads more bytes. Returns whether there were any before the end.
-async fn more(stream: &mut UnixStream, bytes: &mut BytesMut) -> io::Result<bool> {
+/// Reads the bytes that have arrived. Returns false at the end.
+fn has_more(stream: &UnixStream, bytes: &mut BytesMut) -> io::Result<bool> {
     bytes.reserve(READ);
-    Ok(stream.read_buf(bytes).await? > 0)
+    match stream.try_read_buf(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        read => Ok(read? > 0),
+    }
 }

@@ -13,6 +13,7 @@ impl SharedHub {
             (streams.len() as u64, streams.bytes() as u64)
         };
         let members = self.present.members() as u64;
+        let handed_back = self.is_handed_back.load(Ordering::Relaxed).into();
         let counts = &self.counts;
         HubSnapshot {
             clients: of(&counts.clients),
@@ -32,6 +33,7 @@ impl SharedHub {
             rejected: of(&counts.rejected),
             resumed: of(&counts.resumed),
             gaps: of(&counts.gaps),
+            handed_back,
             calls: of(&counts.calls),
             failed_calls: of(&counts.failed_calls),
             redis_away: of(&counts.redis_away),

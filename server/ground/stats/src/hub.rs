@@ -40,6 +40,8 @@ figures! {
         resumed: u64 = counter("firebrick_hub_resumed", result = "complete"; "Subscriptions that have asked for missed messages"),
         /// Subscriptions whose missed messages were no longer all kept.
         gaps: u64 = counter("firebrick_hub_resumed", result = "gap"),
+        /// 1 while the app serves new WebSockets itself.
+        handed_back: u64 = gauge("firebrick_hub_handed_back"; "1 while the app serves new WebSockets itself, because a channel needs its own; else 0"),
         /// Calls to the app.
         calls: u64 = counter("firebrick_hub_calls"; "Calls of the hub to the app"),
         /// Calls without a usable answer.

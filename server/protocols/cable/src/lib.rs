@@ -28,6 +28,7 @@ pub mod presence;
 pub mod presence_event;
 pub mod presence_query;
 pub mod presence_token;
+pub mod process_listener;
 pub mod publication;
 pub mod queue;
 pub mod rpc_key;

@@ -102,7 +102,7 @@ impl PublicationHead {
         let Some(end) = line_end(bytes)? else { return Ok(None) };
         let wrong = || {
             format!(
-                "expected PUBLISH and two lengths, or POSITION, PRESENCE or BROADCAST and one; found {:?}",
+                "expected PUBLISH and two lengths, or POSITION, PRESENCE, BROADCAST, LISTEN or UNLISTEN and one; found {:?}",
                 bytes[..end].escape_ascii().to_string()
             )
         };

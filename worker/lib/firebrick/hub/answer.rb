@@ -44,6 +44,15 @@ module Firebrick
         @fields[:presence] << { stream: stream, id: id }
       end
 
+      # The app has to be the one that holds this client's WebSocket. `why` is for the log.
+      def need_socket(why)
+        @fields[:needs_socket] = why
+      end
+
+      def needs_socket?
+        @fields.key?(:needs_socket)
+      end
+
       # Adds fields: `connection`, `channel`, `remote`, `rejected`. nil leaves one out.
       def add(fields)
         @fields.update(fields.compact)

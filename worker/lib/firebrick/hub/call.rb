@@ -33,7 +33,7 @@ module Firebrick
         return not_found if connecting? && !@connection.send(:allow_request_origin?)
 
         carry_out
-        raise @error if @error
+        raise @error if @error && !@answer.needs_socket?
 
         @answer.response
       end

@@ -61,13 +61,18 @@ module Firebrick
       end
     end
 
+    # A channel cannot do without a WebSocket of the app's own, so the client is about to get one.
+    class NeedsSocket < StandardError
+    end
+
     # A channel whose streams are followed by the front.
     module PrependedChannel
       def stream_from(broadcasting, callback = nil, coder: nil, &block)
         answer = firebrick_answer or return super
         unless callback.nil? && block.nil? && [nil, ::ActiveSupport::JSON].include?(coder)
-          raise ArgumentError, "#{self.class.name}: with Firebrick's hub, stream_from takes no block, callback or " \
-                               "coder, because messages go to clients without Ruby; change them before the broadcast"
+          why = "#{self.class.name} streams from #{broadcasting} with a block, callback or coder, which runs in Ruby"
+          answer.need_socket(why)
+          raise NeedsSocket, why
         end
 
         answer.stream(String(broadcasting))
