@@ -180,7 +180,30 @@ class HubRpcTest < Case
     assert_status 201, broadcast(own, { stream: "room:1", data: "plain text", meta: { exclude_socket: "abc" } }, token: "s" * 32)
     one.wait_for(message: "plain text")
     refute_includes one.received, { "said" => "no" }
-    assert_logged "goes to all: this is not supported", on: own
+  end
+
+  it "lets a message pass by one client, on all servers and after an upgrade" do
+    with_redis do |url, _|
+      own = hub(settings: { redis: url }, upgradable: true)
+      other = hub(settings: { redis: url })
+      sender, = clients = [own, own, other].map { |server| listener(server, protocol: CableClient::EXTENDED) }
+      session = sender.messages.find { |message| message["type"] == "welcome" }["sid"]
+      sockets = [own, other].map { |server| Firebrick::Hub::Publisher.new(server.path("tmp/firebrick-hub.sock")) }
+      messages = lambda do |times|
+        sockets.each { |socket| socket.publish("room:1", %({"by":"socket","n":#{times}}), except: session) }
+        meta = { exclude_socket: session }
+        assert_status 201, broadcast(other, { stream: "room:1", data: %({"by":"http","n":#{times}}), meta: meta })
+        sockets.first.publish("room:1", %({"to":"all","n":#{times}}))
+        clients.each { |one| one.wait_for(message: { to: "all", n: times }) }
+        by = clients.map { |one| one.received.filter_map { |message| message["by"] if message["n"] == times } }
+        assert_equal [[], *([%w[socket socket http]] * 2)], by
+      end
+      messages.call(1)
+      assert_upgrades(own)
+      messages.call(2)
+      assert_raises(Firebrick::Hub::Refused) { sockets.first.publish("room:1", %({"$except":"#{session}"})) }
+      sockets.each(&:close)
+    end
   end
 
   it "publishes on the local socket in AnyCable's form, in order and through Redis" do

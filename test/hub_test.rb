@@ -93,7 +93,7 @@ class HubTest < TlsCase
 
   BLOCK = { channel: "BlockChannel", room: "1" }.freeze
 
-  # What a client has heard from the block of its channel.
+  # Returns the messages of the block of a client's channel.
   def heard(one) = one.received.filter_map { |message| message["heard"] if message.is_a?(Hash) }
 
   { "threads" => {}, "fibers" => { fibers: 10, threads: "1:1" }, "plain Ruby" => { env: { "FIREBRICK_PURE" => "1" } },

@@ -51,9 +51,15 @@ class LeaksTest < Case
   # Starts the command; the value is [stdout, stderr, exit code].
   def begin_leaks(own, *args) = Thread.new { own.command_line("leaks", *args) }
 
+  # The pause between two requests: enough of them come, and other tests have the processor meanwhile.
+  PAUSE = 0.01
+
   # Requests until the command has ended; returns its value.
   def beside(command, own, *paths)
-    paths.each { |path| get(path, to: own) } while command.alive?
+    while command.alive?
+      paths.each { |path| get(path, to: own) }
+      sleep PAUSE
+    end
     command.value
   end
 
@@ -133,7 +139,14 @@ class LeaksTest < Case
   def routed(own, *paths)
     paths.each { |path| 20.times { get(path, to: own) } }
     command = begin_leaks(own, "4s", "--json", "--trace")
-    clients = paths.map { |path| Thread.new { get(path, to: own) while command.alive? } }
+    clients = paths.map do |path|
+      Thread.new do
+        while command.alive?
+          get(path, to: own)
+          sleep PAUSE
+        end
+      end
+    end
     clients.each(&:join)
     out, err, code = command.value
     assert_equal 0, code, err

@@ -4,6 +4,7 @@
 
 require "open3"
 require "support/program_case"
+require "support/quick_rails"
 
 class RailsServerTest < ProgramCase
   in_turn!
@@ -62,7 +63,7 @@ class RailsServerTest < ProgramCase
   end
 
   def rails_server(*arguments, files: {}, using: %w[-u firebrick], **options)
-    env = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "IRBRC" => "/dev/null" }
+    env = { **QuickRails.environment, "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "IRBRC" => "/dev/null" }
     ruby = ENV.fetch("RUBY", "ruby")
     own = files
     files = Dir.glob("**/*", File::FNM_DOTMATCH, base: self.class.app).select { |file| File.file?(File.join(self.class.app, file)) }

@@ -6,6 +6,7 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 require "support/interruption"
+require "support/quick_rails"
 
 module RailsApp
   SOURCE = File.expand_path("../apps/rails", __dir__)
@@ -14,8 +15,8 @@ module RailsApp
   OLD = %w[--skip-spring --skip-listen --skip-webpack-install].freeze
   # Rails itself has an asset pipeline before 7.
   NEW = %w[--asset-pipeline=propshaft].freeze
-  ENVIRONMENT = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "BUNDLE_GEMFILE" => nil,
-                  "RAILS_LOG_TO_STDOUT" => "1", "RAILS_SERVE_STATIC_FILES" => nil, "IRBRC" => "/dev/null" }.freeze
+  ENVIRONMENT = { **QuickRails.environment, "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "BUNDLE_GEMFILE" => nil,
+                                            "RAILS_LOG_TO_STDOUT" => "1", "RAILS_SERVE_STATIC_FILES" => nil, "IRBRC" => "/dev/null" }.freeze
 
   # Paths that the app writes while it runs.
   LEAVES = %w[Gemfile.lock db/ storage/ tmp/ log/].freeze

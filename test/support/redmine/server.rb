@@ -4,6 +4,7 @@
 # Puma.
 
 require "socket"
+require "support/quick_rails"
 require "support/redmine/instance"
 require "support/server"
 
@@ -12,7 +13,7 @@ module Redmine
     attr_reader :instance
 
     def initialize(instance)
-      super(directory: instance.dir, env: Instance::ENVIRONMENT.merge("RAILS_ENV" => "production"))
+      super(directory: instance.dir, env: Instance::ENVIRONMENT.merge(QuickRails.environment, "RAILS_ENV" => "production"))
       @instance = instance
     end
 

@@ -8,14 +8,13 @@
 //! 2. 201 says that each message has its number, in the order of the array. If Redis is lost between two of them, the response is 503, and the log says how
 //!    many have been published.
 
+use super::count;
 use super::door::{read_body, refusal, unauthorized, wrong_method};
 use super::local::LocalHub;
-use super::{SharedHub, count};
-use cable::broadcast::{self, Broadcast, LONGEST};
+use cable::broadcast::{self, LONGEST};
 use cable::rpc_key::{TokenPurpose, derived, is_shown};
 use handler::{Exchange, Failure, Request, Response};
 use settings::Settings;
-use std::sync::atomic::Ordering;
 
 /// The settings of the address.
 pub(super) struct BroadcastDoor {
@@ -31,16 +30,6 @@ impl BroadcastDoor {
         let token =
             token.or_else(|| hub.secret.as_ref().map(|secret| derived(secret, TokenPurpose::Broadcast)));
         Some(BroadcastDoor { path: hub.broadcast.as_deref()?.into(), token })
-    }
-}
-
-impl SharedHub {
-    /// Returns a sentence for the log if a message is to reach fewer clients than it will, once.
-    pub(super) fn warning_of(&self, messages: &[Broadcast]) -> Option<&'static str> {
-        let excludes = messages.iter().any(|message| message.excludes);
-        (excludes && !self.has_warned.swap(true, Ordering::Relaxed)).then_some(
-            "hub: a broadcast to all but one client (exclude_socket, to_others) goes to all: this is not supported, and not said again",
-        )
     }
 }
 
@@ -71,7 +60,6 @@ impl LocalHub {
             Ok(messages) => messages,
             Err(why) => return refusal(422, &why),
         };
-        self.hub.warning_of(&messages).into_iter().for_each(|warning| (self.log)(warning));
         let all = messages.len();
         for (published, message) in messages.into_iter().enumerate() {
             self.hub.caught_up().await;

@@ -4,6 +4,7 @@
 //! record that it cannot read is an error, and the client connects again.
 
 use super::call::template_of;
+use cable::exclusion::SessionId;
 use cable::frame::FrameDecoder;
 use cable::presence::PresenceJoin;
 use handler::{Peer, PeerAddr, Request};
@@ -30,6 +31,9 @@ pub(crate) struct GivenSocket {
 #[derive(Serialize, Deserialize)]
 pub(super) struct SocketRecord {
     pub(super) is_extended: bool,
+    /// The number of the session; an older program does not name it.
+    #[serde(default)]
+    pub(super) id: SessionId,
     pub(super) handshake: HandshakeRecord,
     /// The app's state of the connection, and the stream on which it ends connections.
     pub(super) connection: Box<str>,

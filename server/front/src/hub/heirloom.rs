@@ -60,6 +60,7 @@ impl CableSocket {
         });
         Some(SocketRecord {
             is_extended: self.protocol == CableProtocol::Extended,
+            id: self.id,
             handshake: HandshakeRecord::of(&self.source.template()?),
             connection: session.connection.clone(),
             remote: session.remote.clone(),

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::sites::local::Log;
 use bytes::Bytes;
 use cable::audience::Audiences;
+use cable::exclusion::SessionId;
 use cable::frame::code;
 use cable::message;
 use cable::streams::StreamMessage;
@@ -60,6 +61,9 @@ pub(crate) struct LocalHub {
 
 /// A client of a thread, as the thread sees it.
 pub(super) trait HubClient {
+    /// Returns the number that the client knows as that of its session.
+    fn session_id(&self) -> SessionId;
+
     /// Sends a message. Returns whether it will reach the client; one that reads too slowly is closed.
     fn send(&self, frame: Bytes) -> bool;
 
@@ -159,13 +163,15 @@ impl LocalHub {
             self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
+        let (excluded, _) = message.parts();
         let mut delivery = self.audiences.borrow().begin(message);
         loop {
             let mut sent = 0;
             let is_unfinished = {
                 let sockets = self.sockets.borrow();
                 self.audiences.borrow().advance(&mut delivery, TURN, &mut |client, frame| {
-                    if let Some(socket) = sockets.get(client) {
+                    let socket = sockets.get(client);
+                    if let Some(socket) = socket.filter(|socket| excluded != Some(socket.session_id())) {
                         sent += u64::from(socket.send(frame.clone()));
                     }
                 })

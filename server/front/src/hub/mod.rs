@@ -114,8 +114,6 @@ pub(crate) struct SharedHub {
     mercure: Option<MercureDoor>,
     /// `None` if nothing is published by HTTP in AnyCable's form.
     broadcast: Option<BroadcastDoor>,
-    /// The log has the line about broadcasts that are not supported.
-    has_warned: AtomicBool,
     /// `None`: calls to the app have the hub's own form.
     rpc: Option<RpcCalls>,
     /// How long a poll waits.
@@ -207,7 +205,6 @@ impl SharedHub {
             origins: settings.hub.origins.clone(),
             mercure: MercureDoor::new(settings),
             broadcast: BroadcastDoor::new(settings),
-            has_warned: AtomicBool::new(false),
             rpc: RpcCalls::new(settings),
             poll: settings.hub.poll,
             is_shared: settings.hub.redis.is_some(),

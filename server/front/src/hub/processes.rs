@@ -36,7 +36,7 @@ struct StreamListener {
     offset: u64,
 }
 
-/// What waits for a process.
+/// The messages that wait for a process.
 #[derive(Default)]
 struct ProcessOutbox {
     queue: RefCell<ClientQueue>,

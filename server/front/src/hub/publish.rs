@@ -65,7 +65,6 @@ impl Publishing {
             processes: ListeningProcesses::new(&hub),
             is_closing: Cell::new(false),
             under_way: Cell::new(0),
-            log: Rc::new(log.clone()),
         });
         let bound = match bind(&path) {
             Err(error) if takes_over && error.kind() == io::ErrorKind::AddrInUse => None,
@@ -123,7 +122,6 @@ struct PublishingDesk {
     is_closing: Cell<bool>,
     /// Messages that get their number and whose publisher is waiting for it.
     under_way: Cell<usize>,
-    log: Rc<dyn Fn(&str)>,
 }
 
 impl PublishingDesk {
@@ -261,12 +259,11 @@ impl LocalCommand {
             }
             LocalCommand::Publish(head) => {
                 let (name, payload) = head.split(bytes)?;
-                let (epoch, offset) = desk.publish(name, payload).await?;
+                let (epoch, offset) = desk.publish(name, &payload).await?;
                 format!("OK {epoch} {offset}\n")
             }
             LocalCommand::Broadcast(head) => {
                 let messages = broadcast::parse(head.json(bytes))?;
-                hub.warning_of(&messages).into_iter().for_each(|warning| (desk.log)(warning));
                 for (published, message) in messages.iter().enumerate() {
                     desk.publish(&message.stream, &message.payload).await.map_err(|why| {
                         format!("{published} of {} messages are published: {why}", messages.len())

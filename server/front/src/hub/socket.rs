@@ -13,6 +13,7 @@ use super::local::{HubClient, LocalHub};
 use super::session::Session;
 use bytes::Bytes;
 use cable::command::{CableCommand, CableProtocol};
+use cable::exclusion::{SessionId, session_text};
 use cable::frame::{self, FrameDecoder, FrameViolation, Received, code};
 use cable::message;
 use cable::queue::ClientQueue;
@@ -44,6 +45,7 @@ pub(super) struct CableSocket {
     pub(super) local: Rc<LocalHub>,
     pub(super) source: CallSource,
     pub(super) protocol: CableProtocol,
+    pub(super) id: SessionId,
     pub(super) client: Cell<usize>,
     pub(super) session: RefCell<Session>,
     flow: RefCell<SocketFlow>,
@@ -77,9 +79,9 @@ impl CableSocket {
         answer: HubAnswer,
     ) -> Rc<CableSocket> {
         let decoder = FrameDecoder::new(local.hub.max_message);
-        let socket = CableSocket::new(local, source, protocol, decoder);
+        let socket = CableSocket::new(local, source, protocol, decoder, fastrand::u64(..));
         if !answer.closed {
-            socket.send(message::welcome(protocol, &format!("{:016x}", fastrand::u64(..))));
+            socket.send(message::welcome(protocol, &session_text(socket.id)));
         }
         socket.begin(answer);
         socket
@@ -94,7 +96,7 @@ impl CableSocket {
     ) -> Rc<CableSocket> {
         let mut decoder = std::mem::replace(&mut record.decoder, FrameDecoder::new(0));
         decoder.limit(local.hub.max_message);
-        let socket = CableSocket::new(local, source, protocol, decoder);
+        let socket = CableSocket::new(local, source, protocol, decoder, record.id);
         socket.flow.borrow_mut().queue.begin_with(std::mem::take(&mut record.unsent).into());
         socket.take_up(record);
         socket
@@ -105,11 +107,13 @@ impl CableSocket {
         source: CallSource,
         protocol: CableProtocol,
         decoder: FrameDecoder,
+        id: SessionId,
     ) -> Rc<CableSocket> {
         let socket = Rc::new(CableSocket {
             local: local.clone(),
             source,
             protocol,
+            id,
             client: Cell::new(0),
             session: RefCell::default(),
             flow: RefCell::new(SocketFlow {
@@ -228,6 +232,10 @@ impl CableSocket {
 }
 
 impl HubClient for CableSocket {
+    fn session_id(&self) -> SessionId {
+        self.id
+    }
+
     fn send(&self, frame: Bytes) -> bool {
         let mut flow = self.flow.borrow_mut();
         if flow.ended.is_some() {

@@ -11,8 +11,10 @@
 //! Contract:
 //! 1. All is read before the first message is published: JSON that is wrong in one place has no effect.
 //! 2. `data` is a text. If that is JSON, clients get it as it is; otherwise as a JSON string. Other values than texts are taken as JSON.
-//! 3. `disconnect` becomes a message on the stream of the connections with these identifiers ([`end_stream`]).
+//! 3. A message with `meta.exclude_socket` has the mark of this client ([`crate::exclusion`]). A name that is no client's of this server excludes none.
+//! 4. `disconnect` becomes a message on the stream of the connections with these identifiers ([`end_stream`]).
 
+use crate::exclusion::{excluding, session_of};
 use crate::publication::{LONGEST_PAYLOAD, check, question_line};
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,10 +31,8 @@ const MOST: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broadcast {
     pub stream: String,
-    /// JSON.
+    /// JSON, with the mark of a client that does not get it.
     pub payload: String,
-    /// The publisher does not want all clients to get it, which is not supported.
-    pub excludes: bool,
 }
 
 /// One of the publisher's objects.
@@ -97,16 +97,20 @@ impl BroadcastEntry<'_> {
             (Some("disconnect"), Some(end), ..) => {
                 let reconnect = end.reconnect;
                 let payload = format!("{{\"type\":\"disconnect\",\"reconnect\":{reconnect}}}");
-                Broadcast { stream: end_stream(&end.identifier), payload, excludes: false }
+                Broadcast { stream: end_stream(&end.identifier), payload }
             }
             (Some("disconnect") | None, None, None, _) | (None, None, _, None) => return Ok(None),
             (Some(command), ..) => {
                 return Err(format!("the command {command:?} is none; expected disconnect"));
             }
             (None, _, Some(stream), Some(data)) => {
-                let excludes = self.meta.and_then(|meta| meta.exclude_socket);
-                let excludes = excludes.is_some_and(|socket| !socket.is_null() && socket != "");
-                Broadcast { stream, payload: payload_of(data), excludes }
+                let payload = payload_of(data);
+                check(&stream, &payload)?;
+                let excluded = self.meta.and_then(|meta| session_of(meta.exclude_socket?.as_str()?));
+                return Ok(Some(match excluded {
+                    Some(session) => Broadcast { stream, payload: excluding(session, &payload) },
+                    None => Broadcast { stream, payload },
+                }));
             }
             (None, Some(_), ..) => return Ok(None),
         };
@@ -158,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(stream: &str, payload: &str) -> Broadcast {
-        Broadcast { stream: stream.to_owned(), payload: payload.to_owned(), excludes: false }
+        Broadcast { stream: stream.to_owned(), payload: payload.to_owned() }
     }
 
     #[test]
@@ -168,8 +172,12 @@ mod tests {
         assert_eq!(one(r#"{"stream":"room","data":"hello \"x\""}"#), Ok(message("room", r#""hello \"x\"""#)));
         assert_eq!(one(r#"{"stream":"room","data":{"a": 1}}"#), Ok(message("room", "{\"a\": 1}")));
         assert_eq!(one(r#"{"stream":"room","data":"\"text\"","meta":{}}"#), Ok(message("room", "\"text\"")));
-        let to_others = one(r#"{"stream":"room","data":"1","meta":{"exclude_socket":"abc"}}"#).unwrap();
-        assert!(to_others.excludes);
+        let to_others = one(r#"{"stream":"room","data":"1","meta":{"exclude_socket":"00000000000000ff"}}"#);
+        assert_eq!(to_others, Ok(message("room", &excluding(255, "1"))));
+        for nobody in ["null", "\"\"", "\"abc\"", "7"] {
+            let json = format!(r#"{{"stream":"room","data":"1","meta":{{"exclude_socket":{nobody}}}}}"#);
+            assert_eq!(one(&json), Ok(message("room", "1")), "{nobody}");
+        }
         let all = parse(br#" [{"stream":"a","data":"1"},{"stream":"b","data":"2"}]"#).unwrap();
         assert_eq!(all, [message("a", "1"), message("b", "2")]);
         assert_eq!(parse(b"[]"), Ok(Vec::new()));

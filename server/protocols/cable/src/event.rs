@@ -59,18 +59,20 @@ pub fn data(payload: &str) -> Cow<'_, str> {
 
 /// Returns the event of a message, with the id after it.
 pub fn of_message(message: &StreamMessage, id: &str) -> Bytes {
-    match event_of(&message.payload) {
+    let (_, payload) = message.parts();
+    match event_of(payload) {
         Some(presence) => event(id, Some("presence"), presence),
-        None => event(id, None, &data(&message.payload)),
+        None => event(id, None, &data(payload)),
     }
 }
 
 /// Returns a message as an object of JSON.
 pub fn object(message: &StreamMessage) -> Bytes {
     let (stream, offset) = (json!(&*message.stream), message.offset);
-    let (kind, data) = match event_of(&message.payload) {
+    let (_, payload) = message.parts();
+    let (kind, data) = match event_of(payload) {
         Some(presence) => ("\"type\":\"presence\",", presence),
-        None => ("", &*message.payload),
+        None => ("", payload),
     };
     format!("{{\"stream\":{stream},\"offset\":{offset},{kind}\"data\":{data}}}").into()
 }

@@ -19,6 +19,7 @@ pub mod event;
 pub mod event_audience;
 pub mod event_id;
 pub mod event_query;
+pub mod exclusion;
 pub mod frame;
 pub mod jwt;
 pub mod mercure;

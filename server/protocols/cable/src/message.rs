@@ -43,15 +43,16 @@ pub fn history(identifier: &str, complete: bool) -> Bytes {
 
 /// A message of a stream. Its payload is JSON and is copied as it is; that of an event of members has a type of its own.
 pub fn streamed(identifier: &str, message: &StreamMessage, protocol: CableProtocol) -> Bytes {
-    let mut text = String::with_capacity(identifier.len() + message.payload.len() + 112);
+    let (_, payload) = message.parts();
+    let mut text = String::with_capacity(identifier.len() + payload.len() + 112);
     text.push_str("{\"identifier\":");
     text.push_str(&json!(identifier).to_string());
-    let event = event_of(&message.payload);
+    let event = event_of(payload);
     if event.is_some() {
         text.push_str(",\"type\":\"presence\"");
     }
     text.push_str(",\"message\":");
-    text.push_str(event.unwrap_or(&message.payload));
+    text.push_str(event.unwrap_or(payload));
     if protocol == CableProtocol::Extended {
         push_place(&mut text, &message.stream, &message.epoch, message.offset);
     }

@@ -106,10 +106,11 @@ pub fn answer(epoch: &str, offset: u64, is_complete: bool) -> String {
 
 /// Returns a message as the process gets it; `None` for an event about members.
 pub fn message(message: &StreamMessage) -> Option<Bytes> {
-    if event_of(&message.payload).is_some() {
+    let (_, payload) = message.parts();
+    if event_of(payload).is_some() {
         return None;
     }
-    let StreamMessage { stream, epoch, offset, payload, .. } = message;
+    let StreamMessage { stream, epoch, offset, .. } = message;
     Some(format!("MESSAGE {} {} {epoch} {offset}\n{stream}{payload}", stream.len(), payload.len()).into())
 }
 

@@ -1,14 +1,16 @@
 //! The protocol of the local socket on which processes of the app publish:
 //!
 //! ```text
-//! PUBLISH <bytes of the stream's name> <bytes of the payload>\n<name><payload>
+//! PUBLISH <bytes of the stream's name> <bytes of the payload>[ <session that does not get it>]\n<name><payload>
 //! OK <epoch> <offset>\n          or          ERROR <text>\n
 //! ```
 //!
 //! Contract: the answer comes when the message has its number, so a process that publishes twice sees its messages in order. After an
 //! error in the first line the connection ends; other errors concern one message.
 
+use crate::exclusion::{self, SessionId, excluding, session_of};
 use crate::presence_event::event_of;
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// The most bytes of a stream's name.
@@ -67,11 +69,13 @@ pub fn check(name: &str, payload: &str) -> Result<(), String> {
     // Clients get the payload as a part of a JSON text.
     serde_json::from_str::<serde::de::IgnoredAny>(payload)
         .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
-    match event_of(payload) {
-        Some(_) => Err(format!(
-            "the message for {name:?} begins with \"$presence\", the key of events about members"
-        )),
-        None => Ok(()),
+    let begins = |key: &str, what: &str| {
+        Err(format!("the message for {name:?} begins with {key:?}, the key of {what}"))
+    };
+    match () {
+        () if event_of(payload).is_some() => begins("$presence", "events about members"),
+        () if exclusion::is_marked(payload) => begins("$except", "messages that one client does not get"),
+        () => Ok(()),
     }
 }
 
@@ -91,6 +95,8 @@ pub struct PublicationHead {
     pub line: usize,
     pub name: usize,
     pub payload: usize,
+    /// The client that does not get the message.
+    pub except: Option<SessionId>,
 }
 
 impl PublicationHead {
@@ -116,11 +122,12 @@ impl PublicationHead {
             return Err(wrong());
         }
         let (name, payload) = (number(words.next())?, number(words.next())?);
+        let except = words.next().map(|text| session_of(text).ok_or_else(wrong)).transpose()?;
         if words.next().is_some() {
             return Err(wrong());
         }
         check_lengths(name, payload)?;
-        Ok(Some(PublicationHead { line: end + 1, name, payload }))
+        Ok(Some(PublicationHead { line: end + 1, name, payload, except }))
     }
 
     /// Returns the bytes of the whole publication.
@@ -128,17 +135,17 @@ impl PublicationHead {
         self.line + self.name + self.payload
     }
 
-    /// Returns name and payload of a complete publication that begins with this head.
+    /// Returns name and payload of a complete publication that begins with this head. The payload has the mark of the client that does not get it.
     ///
     /// # Errors
-    /// The name is empty or not UTF-8, or the payload is not JSON, or looks like an event about members.
-    pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a str, &'a str), String> {
+    /// The name is empty or not UTF-8, or the payload is not JSON, or begins with a mark.
+    pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a str, Cow<'a, str>), String> {
         let (name, payload) = bytes[self.line..self.length()].split_at(self.name);
         let name = std::str::from_utf8(name).unwrap_or_default();
         let payload =
             std::str::from_utf8(payload).map_err(|error| format!("the message for {name:?}: {error}"))?;
         check(name, payload)?;
-        Ok((name, payload))
+        Ok((name, self.except.map_or(Cow::Borrowed(payload), |except| excluding(except, payload).into())))
     }
 }
 
@@ -150,9 +157,13 @@ mod tests {
     #[test]
     fn lines_are_read() {
         let parse = |text: &str| PublicationHead::parse(text.as_bytes());
-        let head = PublicationHead { line: 12, name: 4, payload: 2 };
+        let head = PublicationHead { line: 12, name: 4, payload: 2, except: None };
         assert_eq!(parse("PUBLISH 4 2\nroom{}"), Ok(Some(head)));
-        assert_eq!(head.split(b"PUBLISH 4 2\nroom{}"), Ok(("room", "{}")));
+        assert_eq!(head.split(b"PUBLISH 4 2\nroom{}"), Ok(("room", "{}".into())));
+        let text = "PUBLISH 4 2 00000000000000ff\nroom{}";
+        let head = parse(text).unwrap().unwrap();
+        assert_eq!((head.except, head.length()), (Some(255), text.len()));
+        assert_eq!(head.split(text.as_bytes()), Ok(("room", excluding(255, "{}").into())));
         assert_eq!(parse("PUBLISH 4"), Ok(None));
         for wrong in
             ["SUBSCRIBE 4 2\n", "PUBLISH 4\n", "PUBLISH 4 2 1\n", "PUBLISH +4 2\n", "PUBLISH  4 2\n", "\n"]
@@ -168,7 +179,7 @@ mod tests {
         let split = |name: &str, payload: &str| {
             let text = format!("PUBLISH {} {}\n{name}{payload}", name.len(), payload.len());
             let head = PublicationHead::parse(text.as_bytes()).unwrap().unwrap();
-            head.split(text.as_bytes()).map(|(name, payload)| (name.to_owned(), payload.to_owned()))
+            head.split(text.as_bytes()).map(|(name, payload)| (name.to_owned(), payload.into_owned()))
         };
         assert_eq!(split("ä", "\"ö\""), Ok(("ä".to_owned(), "\"ö\"".to_owned())));
         assert!(split("", "1").unwrap_err().contains("not empty"));
@@ -176,6 +187,9 @@ mod tests {
             assert!(split("room", wrong).unwrap_err().contains("is not JSON"), "{wrong}");
         }
         assert!(split("room", "{\"$presence\":{}}").unwrap_err().contains("events about members"));
+        assert!(
+            split("room", "{\"$except\":\"\"}").unwrap_err().contains("\"$except\", the key of messages")
+        );
     }
 
     proptest! {

@@ -16,6 +16,7 @@ mod record;
 pub use record::TableRecord;
 
 use crate::command::StreamPosition;
+use crate::exclusion::{self, SessionId};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,11 +49,16 @@ pub struct StreamMessage {
     pub at: u64,
     /// The number of messages of all streams before it: their order, which times of a millisecond do not tell.
     pub number: u64,
-    /// JSON.
+    /// JSON, with the marks of [`crate::presence_event`] and [`crate::exclusion`].
     pub payload: Box<str>,
 }
 
 impl StreamMessage {
+    /// Returns the client that does not get the message, and what the others get.
+    pub fn parts(&self) -> (Option<SessionId>, &str) {
+        exclusion::parts(&self.payload)
+    }
+
     fn cost(&self) -> usize {
         self.payload.len() + MESSAGE
     }

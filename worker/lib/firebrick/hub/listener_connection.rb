@@ -15,7 +15,7 @@ module Firebrick
       def initialize(path)
         @socket = UNIXSocket.new(path)
         @writing = Mutex.new
-        # The streams whose answers are still to come, in order; nil for an answer that nobody needs.
+        # The streams whose answers are still to come, in order; nil for an answer without a use.
         @asked = Queue.new
       end
 

@@ -44,9 +44,9 @@ module Firebrick
         @reached = false
       end
 
-      # Returns epoch and offset of the message.
-      def publish(stream, payload)
-        text = +"PUBLISH #{stream.bytesize} #{payload.bytesize}\n".b
+      # Returns epoch and offset of the message. The client with the session `except` does not get it.
+      def publish(stream, payload, except: nil)
+        text = ["PUBLISH", stream.bytesize, payload.bytesize, except].compact.join(" ").b << "\n"
         text << stream.b << payload.b
         epoch, offset = @lock.synchronize { read(exchange(text)) }
         [epoch, Integer(offset)]

@@ -16,10 +16,13 @@ module Firebrick
       # The environment variable with the secret that the server has, too.
       SECRET = "FIREBRICK_HUB_SECRET"
       DEFAULT_PATH = "/cable"
+      SESSION = /\A[0-9a-f]{16}\z/.freeze
 
       # Sends a message, which can be written as JSON, to all listeners of a stream. Returns its epoch and offset.
-      def publish(stream, message)
-        publisher.publish(stream_name(stream), JSON.generate(message))
+      # except:: the session of a client that does not get it (`sid` of its welcome); others, and nil, exclude none
+      def publish(stream, message, except: nil)
+        except = nil unless SESSION.match?(except.to_s)
+        publisher.publish(stream_name(stream), JSON.generate(message), except: except)
       end
 
       # Returns the place at which these streams are now: the id from which `events_path` lets a page listen.
