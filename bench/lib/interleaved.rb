@@ -66,6 +66,9 @@ module Bench
     # The scenario's metric of one server in relation to another one's.
     def ratio(name, base) = @rounds.ratio(name, base)
 
+    # The scenario's metric of one server: its median and quartiles.
+    def own(name) = @rounds.own(name)
+
     # CPU per request, microseconds: the median of the rounds.
     def cost(name) = @rounds.median(name, &:cpu_us)
 

@@ -220,9 +220,11 @@ module Bench
 
       private
 
+      def connect(uri) = TCPSocket.new(uri.host, uri.port)
+
       # Opens a connection and reads its response.
       def opened(uri)
-        socket = TCPSocket.new(uri.host, uri.port)
+        socket = connect(uri)
         socket.write("GET #{uri.path} HTTP/1.1\r\nHost: #{uri.host}\r\n\r\n")
         text = +""
         text << socket.readpartial(PART) until text.include?("\r\n\r\n")

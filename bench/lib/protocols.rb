@@ -2,6 +2,7 @@
 
 require "digest"
 require "openssl"
+require_relative "idle_loads"
 require_relative "peers"
 require_relative "protocol_loads"
 require_relative "scenarios"
@@ -13,16 +14,15 @@ module Bench
   # 1. Every server has the same certificate (P-256), one process and one thread, no access log.
   # 2. `scheme` is the URL's; `curl` are the flags that make curl speak the protocol, for the check before the load.
   module Protocols
-    Case = Struct.new(:name, :scheme, :curl, :load, :path, :body, :peers, :wanted, :app, :redis, keyword_init: true) do
-      def initialize(path: "/hello.txt", wanted: {}, redis: false, **rest) = super
+    Case = Struct.new(:name, :scheme, :curl, :load, :path, :body, :peers, :wanted, :app, :redis, :metric, keyword_init: true) do
+      def initialize(path: "/hello.txt", wanted: {}, redis: false, metric: :cpu, **rest) = super
 
       def shape = [1, 1]
 
-      def metric = :cpu
-
       def pinned = true
 
-      def apart = false
+      # Memory grows once.
+      def apart = metric == :connection
 
       def backend = nil
 
@@ -32,12 +32,19 @@ module Bench
 
         path = File.join(dir, "site-protocols")
         Dir.mkdir(path) unless File.directory?(path)
-        FILES.each { |name, text| File.write(File.join(path, name), text) }
+        files = load_file? ? { "large.bin" => LARGE } : FILES
+        files.each { |name, text| File.write(File.join(path, name), text) }
         path
       end
+
+      private
+
+      def load_file? = path == LARGE_PATH
     end
 
     FILES = { "hello.txt" => "Hello, World", "page.html" => Sites::PAGE, "kib.txt" => "0123456789abcdef" * 64 }.freeze
+    LARGE = ("0123456789abcdef" * (100 << 16)).freeze
+    LARGE_PATH = "/large.bin"
 
     # A certificate of P-256, signed by itself, and its key, as PEM.
     def self.pair
@@ -78,6 +85,9 @@ module Bench
       listen = tls ? "{port: {port}, host: 127.0.0.1, ssl: {certificate-file: {home}/cert.pem, key-file: {home}/key.pem}}" : "{port: {port}, host: 127.0.0.1}"
       Peer.new(command: "h2o -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML, **(tls ? pair : {}), **files })
         num-threads: 1
+        max-connections: 20000
+        http1-request-timeout: 600
+        http2-idle-timeout: 600
         pid-file: {home}/h2o.pid
         #{"user: #{Peers::USER}" if Peers::USER}
         hosts:
@@ -112,6 +122,7 @@ module Bench
     end
 
     ROOT = "--root {dir}"
+    IDLE = 4_000
     CURL = { "http1" => %w[--http1.1], "h2c" => %w[--http2-prior-knowledge], "h2" => %w[--http2] }.freeze
 
     def plain_files(names)
@@ -120,6 +131,11 @@ module Bench
 
     def encrypted_files(listen)
       { "h2o" => h2o(tls: true), "nginx" => nginx(listen, tls: true), "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }
+    end
+
+    # Firebrick itself, over HTTP/2.
+    def own_http2
+      firebrick(TLS_BIND, ROOT, **pair).tap { |peer| peer.load = Loads::H2load.new(connections: 4, streams: 1) }
     end
 
     MRUBY = <<~'RUBY'
@@ -173,6 +189,14 @@ module Bench
                  body: FILES["kib.txt"], peers: { "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "caddy" => 0.5 }),
         Case.new(name: "handshakes", scheme: "https", curl: CURL["http1"], load: Loads::Handshakes.new(requests: 1_500, concurrency: 16),
                  body: FILES["hello.txt"], peers: encrypted_files("ssl"), wanted: { "nginx" => 0.77 }),
+        Case.new(name: "tls-100m", scheme: "https", curl: CURL["http1"], load: Loads::Wrk.new(connections: 4), path: LARGE_PATH, body: LARGE,
+                 peers: encrypted_files("ssl"), wanted: { "nginx" => 0.8 }),
+        Case.new(name: "h3-100m", scheme: "https", curl: CURL["http1"], load: Loads::Http3.new(connections: 4, streams: 1), path: LARGE_PATH,
+                 body: LARGE, peers: { "http2" => own_http2, "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "http2" => 1.3 }),
+        Case.new(name: "idle-tls", scheme: "https", curl: CURL["http1"], load: Loads::IdleTls.new(connections: IDLE), body: FILES["hello.txt"],
+                 peers: encrypted_files("ssl"), metric: :connection),
+        Case.new(name: "idle-h2", scheme: "https", curl: CURL["h2"], load: Loads::IdleHttp2.new(connections: IDLE), body: FILES["hello.txt"],
+                 peers: encrypted_files("ssl http2"), metric: :connection),
         *%w[tls1_2 tls1_3].map do |version|
           Case.new(name: "resumed-#{version}", scheme: "https", curl: CURL["http1"], load: Loads::Resumptions.new(version: version),
                    body: FILES["hello.txt"], peers: encrypted_files("ssl"), wanted: { "nginx" => 0.77 })
