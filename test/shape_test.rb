@@ -9,7 +9,7 @@ require "support/upgrading"
 
 module Shaping
   # An app that waits or computes, and tells how many of its requests ran at the same time.
-  APP = <<~'RUBY'
+  WAITING_APP = <<~'RUBY'
     text = { "content-type" => "text/plain" }
     now, most, lock = 0, 0, Mutex.new
     run lambda { |env|
@@ -33,7 +33,7 @@ module Shaping
 
   def server(slo: "p95 < 100ms", workers: 1, threads: 1, shape: {}, **options)
     settings = { slo: slo, workers: workers, threads: threads, shape: shape }.compact
-    start(app: APP, workers: nil, threads: nil, environment: "production", settings: settings, **options)
+    start(app: WAITING_APP, workers: nil, threads: nil, environment: "production", settings: settings, **options)
   end
 
   def shape(own) = own.control("/shape")
@@ -109,7 +109,7 @@ class ShapeTest < Case
   end
 
   it "uses all fibers from the start, and works with workers in plain Ruby" do
-    own = start(app: APP, workers: nil, threads: nil, environment: "production",
+    own = start(app: WAITING_APP, workers: nil, threads: nil, environment: "production",
                 settings: { slo: "p95 < 1s", workers: 1, threads: 1, fibers: 50 })
     assert_equal [1, 50], now_in_force(own)
     under_load(own, "/wait", clients: 20) { |load| wait_until("requests") { load.completed.size > 100 } }
@@ -122,7 +122,7 @@ class ShapeTest < Case
   end
 
   it "is off unless it is asked for, and names mistakes" do
-    own = start(app: APP)
+    own = start(app: WAITING_APP)
     assert_nil own.stats["shape"]
     out, err, code = own.command_line("shape", "--dir", own.dir)
     assert_equal [1, ""], [code, out]
@@ -145,7 +145,7 @@ class ShapeLiveTest < Case
 
   def live(settings = {}, **options)
     all = { workers: 1, threads: 2, shape: { workers: 1 }, reload: RELOAD }.merge(settings).compact
-    start(app: APP, workers: nil, threads: nil, environment: "production", settings: all, **options)
+    start(app: WAITING_APP, workers: nil, threads: nil, environment: "production", settings: all, **options)
   end
 
   def command(own, *words)
@@ -304,7 +304,7 @@ class ShapeKeptTest < Case
   end
 
   it "goes on in the new program of an upgrade" do
-    own = launch(app: Shaping::APP, workers: nil, threads: nil, environment: "production", env: { "XDG_STATE_HOME" => @state },
+    own = launch(app: WAITING_APP, workers: nil, threads: nil, environment: "production", env: { "XDG_STATE_HOME" => @state },
                  settings: { slo: "p95 < 100ms", workers: 1, threads: 1, shape: { workers: 1 } })
     learnt = learn(own)
     assert_upgrades(own)

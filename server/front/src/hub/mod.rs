@@ -302,8 +302,8 @@ impl SharedHub {
         }
     }
 
-    /// Returns the number of the mailbox for processes, which stands behind those of the threads.
-    fn process_mailbox(&self) -> ThreadIndex {
+    /// Returns the index that stands for processes, behind those of the threads.
+    fn process_thread(&self) -> ThreadIndex {
         self.mailboxes.len() as ThreadIndex
     }
 

@@ -96,7 +96,7 @@ impl ListeningProcesses {
             all.remove(stream);
         }
         if has_left {
-            self.hub.streams().unlisten(stream, self.hub.process_mailbox(), now_ms());
+            self.hub.streams().unlisten(stream, self.hub.process_thread(), now_ms());
         }
     }
 }
@@ -117,7 +117,7 @@ impl ProcessConnection {
         let ListeningProcesses { hub, listeners } = &*self.processes;
         self.unlisten(stream);
         let mut streams = hub.streams();
-        let offset = streams.listen(stream, hub.process_mailbox(), now_ms());
+        let offset = streams.listen(stream, hub.process_thread(), now_ms());
         let missed = streams.resume(stream, position, None);
         let epoch = streams.epoch().clone();
         drop(streams);

@@ -68,11 +68,11 @@ module Firebrick
         end
       end
 
-      # Takes messages until the connection ends.
+      # Takes messages until the connection ends, or a line cannot be read.
       def follow
         connect
         loop { take(@connection.read) }
-      rescue SystemCallError, IOError
+      rescue SystemCallError, IOError, ArgumentError, TypeError
         @connection&.close
         @connection = nil
       end
