@@ -100,7 +100,7 @@ class RecordTest < BenchCase
         server = start(app: RECORD_APP, files: { "sent.bin" => sent }, binds: ["tcp://127.0.0.1:0?h2c=true"], workers: 1, threads: "2:2", **options, env: env)
         url = server.url.chomp("/")
         bodies = { "/large" => "l" * (6 << 20), "/parts" => Array.new(40) { |n| n.to_s * 100_000 }.join, "/path" => sent, "/posts/1" => "post /posts/1" }
-        lines, said, status = record(server, "--for", "4s", dir: dir) do
+        lines, said, status = record(server, "--for", "10s", dir: dir) do
           bodies.each do |path, body|
             ["--http1.1", "--http2-prior-knowledge"].each do |version|
               out, status = Open3.capture2("curl", "-sS", "-D", "#{dir}/head", version, "#{url}#{path}", binmode: true)

@@ -130,6 +130,10 @@ pub struct HeapGroup {
     pub examples: Vec<String>,
 }
 
+/// The object in which Ruby notes where objects were allocated: it grows with each of them as long as places are recorded, which is no leak
+/// of the app.
+const TRACER: &str = "ObjectTracing/allocation_info_tracer";
+
 /// The fields of a line that count.
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -147,6 +151,9 @@ struct Line<'a> {
     singleton: bool,
     #[serde(borrow)]
     imemo_type: Option<Cow<'a, str>>,
+    /// The kind of an object of an extension in C.
+    #[serde(rename = "struct", borrow)]
+    data: Option<Cow<'a, str>>,
     memsize: Option<u64>,
     #[serde(borrow)]
     file: Option<Cow<'a, str>>,
@@ -413,6 +420,9 @@ impl HeapReader {
         let Some(kind) = &read.kind else { return self.take_fact(read) };
         let route = read.route;
         let Some(bytes) = read.memsize else { return };
+        if read.data.as_deref() == Some(TRACER) {
+            return;
+        }
         let class = address(read.class.as_deref());
         if matches!(&**kind, "CLASS" | "MODULE") && self.classes.len() < MOST_READ {
             let named = HeapClass {

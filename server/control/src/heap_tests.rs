@@ -14,6 +14,7 @@ const DUMP: &str = r#"
 {"address":"0x9019", "route":9, "type":"STRING", "class":"0x8000", "file":"/srv/app.rb", "line":7, "memsize":42}
 {"address":"0x9020", "route":2, "type":"OBJECT", "class":"0x8030", "memsize":40}
 {"address":"0x9030", "type":"OBJECT", "class":"0x8040", "memsize":80}
+{"address":"0x9038", "type":"DATA", "class":"0x8000", "struct":"ObjectTracing/allocation_info_tracer", "references":["0x1"], "memsize":16779080}
 {"address":"0x9040", "type":"IMEMO", "class":"0x1", "imemo_type":"env", "memsize":40}
 {"address":"0x8000", "type":"CLASS", "class":"0x8010", "name":"String", "memsize":500}
 {"address":"0x8020", "type":"CLASS", "class":"0x8010", "name":"Order", "memsize":500}
