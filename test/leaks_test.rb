@@ -139,15 +139,7 @@ class LeaksTest < Case
   def routed(own, *paths)
     paths.each { |path| 20.times { get(path, to: own) } }
     command = begin_leaks(own, "4s", "--json", "--trace")
-    clients = paths.map do |path|
-      Thread.new do
-        while command.alive?
-          get(path, to: own)
-          sleep PAUSE
-        end
-      end
-    end
-    clients.each(&:join)
+    paths.map { |path| Thread.new { beside(command, own, path) } }.each(&:join)
     out, err, code = command.value
     assert_equal 0, code, err
     JSON.parse(out)

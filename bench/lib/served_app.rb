@@ -4,12 +4,13 @@ require "fileutils"
 require "json"
 require "net/http"
 require "open3"
+require "tmpdir"
 require_relative "failure"
 require_relative "program"
 require_relative "server"
 
 module Bench
-  # A small app that waits or computes, served by Firebrick and loaded by `firebrick bench`. For classes with `@dir`, a folder of their own.
+  # A small app that waits or computes, served by Firebrick and loaded by `firebrick bench`. For classes that run `in_folder`.
   module ServedApp
     ROOT = File.expand_path("../..", __dir__)
     APP = <<~RUBY
@@ -21,6 +22,14 @@ module Bench
     RUBY
 
     private
+
+    # Makes `@dir`, a folder that exists as long as the block runs. Returns the block's value.
+    def in_folder(name)
+      @dir = Dir.mktmpdir("bench-#{name}")
+      yield
+    ensure
+      FileUtils.remove_entry(@dir) if @dir
+    end
 
     # Writes the app that runs this code. Returns its folder.
     def write_app(name, code)

@@ -30,4 +30,4 @@ module CompiledGems
   end
 end
 
-RubyVM::InstructionSequence.singleton_class.prepend(CompiledGems) if defined?(RubyVM::InstructionSequence) && ENV["COMPILED_GEMS"]
+RubyVM::InstructionSequence.singleton_class.prepend(CompiledGems) if defined?(RubyVM::InstructionSequence)

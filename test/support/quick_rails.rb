@@ -6,14 +6,11 @@ require "fileutils"
 require "tmpdir"
 
 module QuickRails
-  # Warnings of old gems say nothing about the server.
-  PLAIN = { "RUBYOPT" => "-W0" }.freeze
-
   @lock = Mutex.new
 
-  # Returns the variables.
+  # Returns the variables. Warnings of old gems are off: they say nothing about the server.
   def self.environment
-    @lock.synchronize { @environment ||= PLAIN.merge("COMPILED_GEMS" => folder, "RUBYOPT" => "-W0 -r#{File.expand_path('compiled_gems', __dir__)}") }
+    @lock.synchronize { @environment ||= { "COMPILED_GEMS" => folder, "RUBYOPT" => "-W0 -r#{File.expand_path('compiled_gems', __dir__)}" } }
   end
 
   # Returns a folder that exists as long as this process.

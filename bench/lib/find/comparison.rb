@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "tmpdir"
 require_relative "../served_app"
 
 module Bench
@@ -28,11 +27,10 @@ module Bench
 
       # Returns whether all searches were close to the sweep and ended in time.
       def run
-        @dir = Dir.mktmpdir("bench-find")
-        puts "| app | found | by the sweep | difference | the search took |", "|---|---:|---:|---:|---:|"
-        @apps.product((1..@rounds).to_a).map { |name, _| measure(name) }.all?
-      ensure
-        FileUtils.remove_entry(@dir) if @dir
+        in_folder("find") do
+          puts "| app | found | by the sweep | difference | the search took |", "|---|---:|---:|---:|---:|"
+          @apps.product((1..@rounds).to_a).map { |name, _| measure(name) }.all?
+        end
       end
 
       private

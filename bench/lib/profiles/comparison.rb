@@ -3,7 +3,6 @@
 require "json"
 require "net/http"
 require "open3"
-require "tmpdir"
 require_relative "../served_app"
 
 module Bench
@@ -30,18 +29,20 @@ module Bench
 
       # Returns whether the shares are close.
       def run
-        @dir = Dir.mktmpdir("bench-profiles")
-        folder = File.join(@dir, "app").tap { |path| FileUtils.mkdir_p(path) }
-        FileUtils.cp(APP, File.join(folder, "config.ru"))
-        server = serve(folder, "-w 1 -t 1:1", [1, 1])
-        profiles = under_load(server.port) { measured(folder, worker(server)) }
-        report(*profiles.map { |samples| shares(samples) })
-      ensure
-        server&.stop
-        FileUtils.remove_entry(@dir) if @dir
+        report(*in_folder("profiles") { profiles }.map { |samples| shares(samples) })
       end
 
       private
+
+      # Returns the samples of each program.
+      def profiles
+        folder = File.join(@dir, "app").tap { |path| FileUtils.mkdir_p(path) }
+        FileUtils.cp(APP, File.join(folder, "config.ru"))
+        server = serve(folder, "-w 1 -t 1:1", [1, 1])
+        under_load(server.port) { measured(folder, worker(server)) }
+      ensure
+        server&.stop
+      end
 
       def worker(server)
         pids = server.tree.living.map(&:pid)
@@ -59,7 +60,6 @@ module Bench
         clients&.each(&:join)
       end
 
-      # Returns the samples of each program.
       def measured(folder, pid)
         Array.new(@rounds) { [own(folder), other(pid)] }.transpose.map { |rounds| rounds.flatten(1) }
       end

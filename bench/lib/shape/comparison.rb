@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "tmpdir"
 require_relative "../served_app"
 require_relative "histogram"
 
@@ -34,11 +33,10 @@ module Bench
 
       # Returns whether each app has reached the part of the best shape.
       def run
-        @dir = Dir.mktmpdir("bench-shape")
-        puts "| app | best fixed shape | requests/s | with slo, from 1x1 | x | #{(ENOUGH * 100).round} % after | goodput peak | at #{@overload}x: fixed | slo | slo x peak |", "|---|---|---:|---|---:|---:|---:|---:|---:|---:|"
-        @apps.map { |name| measure(name) }.all?
-      ensure
-        FileUtils.remove_entry(@dir) if @dir
+        in_folder("shape") do
+          puts "| app | best fixed shape | requests/s | with slo, from 1x1 | x | #{(ENOUGH * 100).round} % after | goodput peak | at #{@overload}x: fixed | slo | slo x peak |", "|---|---|---:|---|---:|---:|---:|---:|---:|---:|"
+          @apps.map { |name| measure(name) }.all?
+        end
       end
 
       private

@@ -68,6 +68,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 enum DeskOrder {
     Publish(PublishOrder),
     Presence(PresenceOrder),
+    /// To the processes that listen.
+    Deliver(Arc<StreamMessage>),
 }
 
 /// A message that a thread of the front publishes, and where the thread waits for its epoch and offset.
@@ -132,9 +134,6 @@ pub(crate) struct SharedHub {
     /// Whether processes may publish: not while another program still has clients.
     may_publish: watch::Sender<bool>,
     mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
-    /// Messages for processes that listen, and where they arrive.
-    process_mail: mpsc::UnboundedSender<Arc<StreamMessage>>,
-    process_mailbox: Mutex<Option<mpsc::UnboundedReceiver<Arc<StreamMessage>>>>,
     /// The app serves new WebSockets itself.
     is_handed_back: AtomicBool,
     /// Messages of the front's own threads, which get their numbers where those of the app's processes do.
@@ -192,7 +191,6 @@ impl SharedHub {
         let path = settings.hub.path.as_deref().filter(|_| settings.app.is_some())?;
         let (mailboxes, receivers) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
         let (orders, ordered) = mpsc::unbounded_channel();
-        let (process_mail, process_mailbox) = mpsc::unbounded_channel();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let bounds = HistoryBounds {
             time: u64::try_from(settings.hub.history.as_millis()).unwrap_or(u64::MAX),
@@ -220,8 +218,6 @@ impl SharedHub {
             has_all: AtomicBool::new(!takes_over),
             next: AtomicUsize::new(0),
             mailboxes,
-            process_mail,
-            process_mailbox: Mutex::new(Some(process_mailbox)),
             is_handed_back: AtomicBool::new(false),
             orders,
             present: PresentStreams::new(settings),
@@ -294,7 +290,7 @@ impl SharedHub {
         count(&self.counts.backlog);
         let is_gone = match self.mailboxes.get(usize::from(thread)) {
             Some(mailbox) => mailbox.send(Mail::Message(message.clone())).is_err(),
-            None => self.process_mail.send(message.clone()).is_err(),
+            None => self.orders.send(DeskOrder::Deliver(message.clone())).is_err(),
         };
         if is_gone {
             // A thread that has ended has no clients.

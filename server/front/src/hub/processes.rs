@@ -3,7 +3,7 @@
 //! Contract:
 //! 1. A process gets each message of its streams once, in order, and as long as it reads.
 //! 2. One for which [`LONGEST_QUEUE`] waits is cut off; what waited is dropped. It connects again and names its positions.
-//! 3. All of this runs on the thread of the local socket, which has a mailbox of its own.
+//! 3. All of this runs on the thread of the local socket, which gets the messages among its orders.
 
 use super::{SharedHub, now_ms, uncount};
 use bytes::Bytes;
@@ -16,12 +16,10 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 /// The most bytes that wait for a process.
 const LONGEST_QUEUE: usize = 16 << 20;
-/// The messages between which others are served.
-const TURN: u32 = 64;
 
 /// All processes that listen.
 pub(super) struct ListeningProcesses {
@@ -59,23 +57,9 @@ impl ListeningProcesses {
         Rc::new(ListeningProcesses { hub: hub.clone(), listeners: RefCell::default() })
     }
 
-    /// Delivers the messages of the mailbox.
-    pub(super) async fn deliver_all(
-        self: Rc<Self>,
-        mut mailbox: mpsc::UnboundedReceiver<Arc<StreamMessage>>,
-    ) {
-        let mut delivered = 0;
-        while let Some(message) = mailbox.recv().await {
-            self.deliver(&message);
-            uncount(&self.hub.counts.backlog);
-            delivered += 1;
-            if delivered % TURN == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    fn deliver(&self, message: &StreamMessage) {
+    /// Passes a message on to the processes that listen to its stream.
+    pub(super) fn deliver(&self, message: &StreamMessage) {
+        uncount(&self.hub.counts.backlog);
         let mut all = self.listeners.borrow_mut();
         let Some(listeners) = all.get_mut(&*message.stream) else { return };
         let Some(bytes) = process_listener::message(message) else { return };

@@ -72,8 +72,6 @@ impl Publishing {
         };
         let own = desk.clone();
         let ordered = hub.ordered.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mailbox = hub.process_mailbox.lock().unwrap_or_else(PoisonError::into_inner).take();
-        mailbox.into_iter().for_each(|mailbox| _ = spawn_local(desk.processes.clone().deliver_all(mailbox)));
         spawn_local(carry_out(desk.clone(), ordered));
         let task = spawn_local(async move {
             let served = async {
@@ -146,6 +144,10 @@ async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedRece
     while let Some(order) = ordered.recv().await {
         let PublishOrder { stream, payload, answer } = match order {
             DeskOrder::Publish(order) => order,
+            DeskOrder::Deliver(message) => {
+                desk.processes.deliver(&message);
+                continue;
+            }
             // Another program has the members when this one is closing.
             DeskOrder::Presence(order) => {
                 match &members {

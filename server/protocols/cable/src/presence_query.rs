@@ -5,7 +5,7 @@
 //! OK <bytes of the JSON>\n{"7":{"name":"Ann"}}          or          ERROR <text>\n
 //! ```
 
-use crate::publication::{LONGEST_NAME, question_line};
+use crate::publication::{LONGEST_NAME, name_of, question_line};
 use serde_json::json;
 
 /// The word that the line begins with.
@@ -38,8 +38,7 @@ impl PresenceQuery {
     /// # Errors
     /// The name is not UTF-8.
     pub fn stream<'a>(&self, bytes: &'a [u8]) -> Result<&'a str, String> {
-        std::str::from_utf8(&bytes[self.line..self.length()])
-            .map_err(|_| "a stream's name is UTF-8".to_owned())
+        name_of(&bytes[self.line..self.length()])
     }
 }
 

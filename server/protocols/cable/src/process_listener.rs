@@ -18,7 +18,7 @@
 
 use crate::command::StreamPosition;
 use crate::presence_event::event_of;
-use crate::publication::{LONGEST_NAME, question_line};
+use crate::publication::{LONGEST_NAME, name_of, question_line};
 use crate::streams::StreamMessage;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -75,27 +75,17 @@ impl ListenHead {
     /// The JSON is not as expected, or the name is empty, too long, or not UTF-8.
     pub fn command(&self, bytes: &[u8]) -> Result<ListenCommand, String> {
         let part = &bytes[self.line..self.length()];
-        let (stream, position) = if self.begins {
-            let WrittenListen { stream, epoch, offset } = serde_json::from_slice(part).map_err(|error| {
-                format!("{LISTEN}: expected an object with the name of a stream: {error}")
-            })?;
-            let position = epoch.zip(offset).map(|(epoch, offset)| StreamPosition { epoch, offset });
-            (stream, position)
-        } else {
-            let name = std::str::from_utf8(part).map_err(|_| "a stream's name is UTF-8".to_owned())?;
-            (name.to_owned(), None)
-        };
-        if stream.is_empty() || stream.len() > LONGEST_NAME {
-            return Err(format!(
-                "a stream's name has 1 to {LONGEST_NAME} bytes; this one has {}",
-                stream.len()
-            ));
+        if !self.begins {
+            return name_of(part).map(|stream| ListenCommand::Unlisten(stream.to_owned()));
         }
-        Ok(if self.begins {
-            ListenCommand::Listen(stream, position)
-        } else {
-            ListenCommand::Unlisten(stream)
-        })
+        let WrittenListen { stream, epoch, offset } = serde_json::from_slice(part)
+            .map_err(|error| format!("{LISTEN}: expected an object with the name of a stream: {error}"))?;
+        if stream.is_empty() || stream.len() > LONGEST_NAME {
+            let found = stream.len();
+            return Err(format!("a stream's name has 1 to {LONGEST_NAME} bytes; this one has {found}"));
+        }
+        let position = epoch.zip(offset).map(|(epoch, offset)| StreamPosition { epoch, offset });
+        Ok(ListenCommand::Listen(stream, position))
     }
 }
 

@@ -57,6 +57,14 @@ pub(crate) fn question_line(
     Ok(Some((word.len() + 1 + end + 1, part)))
 }
 
+/// Reads the name of a stream, whose length is known to be right.
+///
+/// # Errors
+/// It is not UTF-8.
+pub(crate) fn name_of(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| "a stream's name is UTF-8".to_owned())
+}
+
 /// Checks the name of a stream and a message for it.
 ///
 /// # Errors
@@ -69,14 +77,14 @@ pub fn check(name: &str, payload: &str) -> Result<(), String> {
     // Clients get the payload as a part of a JSON text.
     serde_json::from_str::<serde::de::IgnoredAny>(payload)
         .map_err(|error| format!("the message for {name:?} is not JSON: {error}"))?;
-    let begins = |key: &str, what: &str| {
-        Err(format!("the message for {name:?} begins with {key:?}, the key of {what}"))
+    let (key, meaning) = if event_of(payload).is_some() {
+        ("$presence", "events about members")
+    } else if exclusion::is_marked(payload) {
+        ("$except", "messages that one client does not get")
+    } else {
+        return Ok(());
     };
-    match () {
-        () if event_of(payload).is_some() => begins("$presence", "events about members"),
-        () if exclusion::is_marked(payload) => begins("$except", "messages that one client does not get"),
-        () => Ok(()),
-    }
+    Err(format!("the message for {name:?} begins with {key:?}, the key of {meaning}"))
 }
 
 fn check_lengths(name: usize, payload: usize) -> Result<(), String> {
