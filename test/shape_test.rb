@@ -255,7 +255,7 @@ class ShapeKeptTest < Case
   # Serves until the shape has more threads. Returns it.
   def learn(own)
     under_load(own, "/wait", clients: 16) { wait_until("threads", within: 30) { now_in_force(own).last >= 4 && steps(own, "trying").empty? } }
-    # One that begins with the last requests ends without them.
+    # A trial that begins with the last requests ends without them.
     wait_until("the end of a trial", within: 20) { steps(own, "trying").empty? }
     wait_until("the file", within: 20) { files.one? { |file| JSON.parse(File.read(file))["seats"] == now_in_force(own).last } }
     now_in_force(own)
