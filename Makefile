@@ -93,7 +93,7 @@ unit-build: setup-test
 
 # The files that test/report_pages_test.rb needs, built with the libraries of the unit tests.
 plots:
-	@$(CARGO) build --quiet --locked --workspace --example gallery --example plot
+	@CARGO='$(CARGO)' script/unit-cargo build --quiet --workspace --example gallery --example plot
 
 worker-test: build
 	NATIVE=$(abspath $(NATIVE)) script/worker-test

@@ -30,21 +30,15 @@ module Bench
       def folder(dir)
         return File.expand_path("../apps/#{app}", __dir__) if app
 
-        path = File.join(dir, "site-protocols")
-        Dir.mkdir(path) unless File.directory?(path)
-        files = load_file? ? { "large.bin" => LARGE } : FILES
-        files.each { |name, text| File.write(File.join(path, name), text) }
-        path
+        site = File.join(dir, "site-protocols")
+        Dir.mkdir(site) unless File.directory?(site)
+        File.write(File.join(site, path), body)
+        site
       end
-
-      private
-
-      def load_file? = path == LARGE_PATH
     end
 
     FILES = { "hello.txt" => "Hello, World", "page.html" => Sites::PAGE, "kib.txt" => "0123456789abcdef" * 64 }.freeze
     LARGE = ("0123456789abcdef" * (100 << 16)).freeze
-    LARGE_PATH = "/large.bin"
 
     # A certificate of P-256, signed by itself, and its key, as PEM.
     def self.pair
@@ -189,9 +183,9 @@ module Bench
                  body: FILES["kib.txt"], peers: { "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "caddy" => 0.5 }),
         Case.new(name: "handshakes", scheme: "https", curl: CURL["http1"], load: Loads::Handshakes.new(requests: 1_500, concurrency: 16),
                  body: FILES["hello.txt"], peers: encrypted_files("ssl"), wanted: { "nginx" => 0.77 }),
-        Case.new(name: "tls-100m", scheme: "https", curl: CURL["http1"], load: Loads::Wrk.new(connections: 4), path: LARGE_PATH, body: LARGE,
+        Case.new(name: "tls-100m", scheme: "https", curl: CURL["http1"], load: Loads::Wrk.new(connections: 4), path: "/large.bin", body: LARGE,
                  peers: encrypted_files("ssl"), wanted: { "nginx" => 0.8 }),
-        Case.new(name: "h3-100m", scheme: "https", curl: CURL["http1"], load: Loads::Http3.new(connections: 4, streams: 1), path: LARGE_PATH,
+        Case.new(name: "h3-100m", scheme: "https", curl: CURL["http1"], load: Loads::Http3.new(connections: 4, streams: 1), path: "/large.bin",
                  body: LARGE, peers: { "http2" => own_http2, "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "http2" => 1.3 }),
         Case.new(name: "idle-tls", scheme: "https", curl: CURL["http1"], load: Loads::IdleTls.new(connections: IDLE), body: FILES["hello.txt"],
                  peers: encrypted_files("ssl"), metric: :connection),

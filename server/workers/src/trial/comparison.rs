@@ -277,6 +277,8 @@ mod tests {
     use super::*;
 
     const TRIAL: Serial = 7;
+    /// Requests between two looks at the evidence.
+    const LOOK: u64 = 60;
 
     /// Both releases serve `count` requests of `routes` routes, the new one a tenth of them; `sample` has the random numbers.
     fn trial(
@@ -293,7 +295,7 @@ mod tests {
             let route = random.u64(..routes);
             let sample = sample(&mut random, route, is_new);
             comparison.add(if is_new { TRIAL } else { 1 + random.u32(..3) }, vec![sample]);
-            if at % 20 == 19
+            if at % LOOK == 0
                 && let Some(why) = comparison.against()
             {
                 return Some((at, why));
@@ -368,7 +370,7 @@ mod tests {
             let failed = random.u64(..1000) < if is_new { new } else { old };
             let sample = TrialSample { failed, ..usual(&mut random, route) };
             comparison.add(if is_new { TRIAL } else { 1 + random.u32(..3) }, vec![sample]);
-            if at % 20 == 19 { comparison.against() } else { None }
+            if at % LOOK == 0 { comparison.against() } else { None }
         })
     }
 
@@ -407,7 +409,7 @@ mod tests {
                 let sample = TrialSample { failed: false, ..usual(&mut random, 1) };
                 let app_us = if is_new { sample.app_us * factor / 2 } else { sample.app_us };
                 comparison.add(if is_new { TRIAL } else { 1 }, vec![TrialSample { app_us, ..sample }]);
-                if at % 20 == 19 && comparison.against().is_some() {
+                if at % LOOK == 0 && comparison.against().is_some() {
                     return at;
                 }
             }

@@ -23,6 +23,8 @@ impl Opener {
         if !self.refused.get() {
             match open(folder, path) {
                 Err(Errno::NOSYS | Errno::PERM) => self.refused.set(true),
+                // Another process renames without pause: each step of a walk in user space is safe by itself.
+                Err(Errno::AGAIN) => {}
                 opened => return Ok(opened?.into()),
             }
         }
@@ -32,7 +34,7 @@ impl Opener {
 
 fn open(folder: &File, path: &str) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // EAGAIN: a directory on the path is being renamed, so the kernel cannot guarantee the path. EPERM: only
+    // EAGAIN: a directory, anywhere in the system, is renamed during a step to `..`, so the kernel cannot guarantee the path. EPERM: only
     // the owner may use NOATIME, which makes each read slightly cheaper.
     let mut flags = FILE | OFlags::NOATIME;
     for _ in 0..4 {
