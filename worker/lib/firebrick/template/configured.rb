@@ -81,7 +81,9 @@ module Firebrick
       end
 
       def rackup_app
-        result = Rack::Builder.parse_file(one(Key::APP))
+        # Rack 2 would load a command line parser, for options in a comment of the file: 12 ms, and they are not used.
+        without_options = Rack::Builder.method(:parse_file).parameters.assoc(:opt) ? [nil] : []
+        result = Rack::Builder.parse_file(one(Key::APP), *without_options)
         result.is_a?(Array) ? result.first : result
       end
     end
