@@ -12,6 +12,7 @@ GROWTH_APP = <<~'RUBY'
     case env["PATH_INFO"]
     when "/wait" then sleep 0.2; [200, text, [Process.pid.to_s]]
     when "/slow" then sleep 3; [200, text, ["finished"]]
+    when "/short" then sleep 0.01; [200, text, [Process.pid.to_s]]
     else [200, text, [Process.pid.to_s]]
     end
   }
@@ -73,7 +74,7 @@ class GrowthTest < Case
     out, = own.command_line("stats", own.dir)
     assert_match(/^workers +3 of 1:3; grew 2 → 3, \d+ ?s ago: requests waited \d+ ms/, out)
     # A few requests do not keep the third worker.
-    load = Load.new(own.address, clients: 1, path: "/").start
+    load = Load.new(own.address, clients: 1, path: "/short").start
     began = now
     wait_until("two workers", within: 150) { sizing(own).first == 2 }
     assert_operator now - began, :>, 45, "not at once"

@@ -210,6 +210,7 @@ class LeaksTest < Case
     until_compacted = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 4
     while command.alive?
       20.times { get("/", to: own) }
+      sleep PAUSE
       get("/compact", to: own) if Process.clock_gettime(Process::CLOCK_MONOTONIC) < until_compacted
     end
     out, err, code = command.value
@@ -336,16 +337,19 @@ class LeaksTest < Case
 
   it "lets the worker go on while a large heap is written" do
     own = server
-    4.times { get("/fill?250000", to: own) }
+    2.times { get("/fill?250000", to: own) }
     command = begin_leaks(own, "1s", "--json")
     times = []
-    times << elapsed { get("/pid", to: own) } while command.alive?
+    while command.alive?
+      times << elapsed { get("/pid", to: own) }
+      sleep PAUSE
+    end
     out, err, code = command.value
     assert_equal 0, code, err
     report = JSON.parse(out)
     took = report.dig("before", "dump_ms") / 1000
-    assert_operator report.dig("before", "dump_bytes"), :>, 100 << 20
-    assert_operator report.dig("before", "objects"), :>, 1_000_000
+    assert_operator report.dig("before", "dump_bytes"), :>, 50 << 20
+    assert_operator report.dig("before", "objects"), :>, 500_000
     # It would be as long if the worker itself wrote the dump.
     assert_operator times.max, :<, took / 2
     assert_operator report.dig("before", "stopped_ms"), :<, took * 1000 / 4
