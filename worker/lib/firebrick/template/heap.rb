@@ -6,8 +6,8 @@ module Firebrick
     module Heap
       module_function
 
-      # An object is old when it has survived three collections, and is not written to by those of young objects then. Two of young objects alone
-      # cost a tenth of whole ones. The third is a whole one, which compaction includes.
+      # An object is old when it has survived three collections: those of young objects do not write to it any more.
+      # Two collections of young objects cost a tenth of two whole ones. The third is whole; compaction includes one.
       def tidy(compact:)
         scan_strings
         2.times { GC.start(full_mark: false) }
