@@ -112,8 +112,8 @@ class RecordTest < BenchCase
         end
         assert_equal 0, status, said
         got = lines[1..-2].select { |line| line["method"] == "GET" }
-        assert_equal(bodies.flat_map { |path, body| [[path, body.bytesize, Digest::SHA256.hexdigest(body)]] * 2 }.sort,
-                     got.map { |line| line.values_at("target", "length", "sha256") }.sort)
+        assert_equal(bodies.flat_map { |path, body| [[path, body.bytesize, Digest::SHA256.hexdigest(body)]] * 2 }.sort_by(&:inspect),
+                     got.map { |line| line.values_at("target", "length", "sha256") }.sort_by(&:inspect), said)
         compared = result("#{url}/", "--replay", "#{dir}/requests.jsonl", "--speed", "max", "-c", "2").dig("outcome", "compared")
         assert_equal [0, 0, 0], %w[status length body].map { |name| compared.sum { |group| group[name] } }, compared
       end

@@ -4,7 +4,7 @@ use crate::files::path::first_name;
 use text::percent::decode_strict;
 
 /// The one directory whose name may begin with a dot (RFC 8615).
-const WELL_KNOWN: &str = ".well-known";
+pub(super) const WELL_KNOWN: &str = ".well-known";
 
 /// A path below the root: decoded, checked, without the leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,22 @@ mod tests {
         assert_eq!(names("/100%25"), some(&["100%", "100%.html"]));
         assert_eq!(names("/%2541"), some(&["%41", "%41.html"]));
         assert_eq!(names("/.well-known/security.txt").map(|names| names.len()), Some(2));
+    }
+
+    #[test]
+    fn a_suffix_makes_no_hidden_file() {
+        let rails = FileRule {
+            chomp: true,
+            tries: vec![".html".into(), "/index.html".into()],
+            ..FileRule::default()
+        };
+        let names = |path: &str| rails.candidates(&FilePath::decode(path.as_bytes()).unwrap(), &Types::new());
+        assert_eq!(names("/"), ["index.html"]);
+        assert_eq!(names("/.well-known/"), [".well-known", ".well-known/index.html"]);
+        assert_eq!(
+            names("/.well-known/a"),
+            [".well-known/a", ".well-known/a.html", ".well-known/a/index.html"]
+        );
     }
 
     #[test]
