@@ -29,9 +29,9 @@ class ReloadTrialTest < Case
 
   # The fault => the message that names it.
   FAULTS = {
-    "slow" => /shop#route3 p[\d.]+ is \d+\.\d ms, was \d+\.\d ms \(an accident with a probability below 1 in \d{4,}\)/,
+    "slow" => /shop#route3 p\d\d(?:\.\d)? is \d+\.\d ms, was \d+\.\d ms \(an accident with a probability below 1 in \d{4,}\)/,
     "failing" => /failed with 5xx.*; most suspicious: shop#route3 failed|requests failed, \d+ of them for shop#route3 \(in the old code 0 of|^firebrick: shop#route3 failed in \d+ of \d+ requests \(\d+\.\d %; in the old code 0\.0 %\)/,
-    "allocating" => /shop#route3 (allocates about \d+ objects, before \d+ |p50 of its processor time|p[\d.]+ is)/
+    "allocating" => /shop#route3 (allocates about \d+ objects, before \d+ |p50 of its processor time|p\d+(?:\.\d+)? is)/
   }.freeze
 
   def launch(**options)

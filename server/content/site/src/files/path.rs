@@ -6,7 +6,7 @@
 use text::percent::{PATH, decode, encode, is_well_formed};
 
 /// The one directory whose name may begin with a dot (RFC 8615).
-const WELL_KNOWN: &str = ".well-known";
+pub(crate) const WELL_KNOWN: &str = ".well-known";
 
 /// Why a request's path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

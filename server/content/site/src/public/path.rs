@@ -1,10 +1,7 @@
 //! Converts a request's path to file names in a `public` directory. No I/O.
 
-use crate::files::path::first_name;
+use crate::files::path::{WELL_KNOWN, first_name, has_hidden_name};
 use text::percent::decode_strict;
-
-/// The one directory whose name may begin with a dot (RFC 8615).
-pub(super) const WELL_KNOWN: &str = ".well-known";
 
 /// A path below the root: decoded, checked, without the leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +23,8 @@ impl FilePath {
         }
         let (names, directory) = path.strip_suffix(b"/").map_or((path, false), |names| (names, true));
         let text = String::from_utf8(decoded(names)?).ok()?;
-        let well_known = directory && text == WELL_KNOWN
-            || text.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.starts_with('/'));
-        let mut names = text.split('/').skip(usize::from(well_known));
-        let shown = names.all(|name| !name.is_empty() && !name.starts_with('.'));
+        let shown = !has_hidden_name(&text) && (directory || text != WELL_KNOWN);
+        let shown = shown && text.split('/').all(|name| !name.is_empty());
         shown.then_some(FilePath { text, directory })
     }
 

@@ -1,7 +1,7 @@
 //! Describes how one middleware of an app sends files: for which paths and clients, with which fields. No I/O.
 
-use super::path::{FilePath, WELL_KNOWN};
-use crate::files::path::first_name;
+use super::path::FilePath;
+use crate::files::path::has_hidden_name;
 use handler::Request;
 use representation::coding::Coding;
 use std::collections::HashMap;
@@ -189,8 +189,7 @@ impl FileRule {
         let more = self.tries.iter().filter(|suffix| !text.ends_with(suffix.as_str()));
         let more = more.map(|suffix| format!("{text}{suffix}").trim_start_matches('/').to_owned());
         // A suffix alone is not a name, and one of `/.well-known/` makes a hidden file.
-        let is_shown = |name: &String| !name.starts_with('.') || first_name(name) == WELL_KNOWN;
-        files.extend(more.filter(is_shown));
+        files.extend(more.filter(|name| !has_hidden_name(name)));
         files
     }
 
