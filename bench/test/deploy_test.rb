@@ -50,6 +50,7 @@ class DeployTest < Minitest::Test
 
   def test_three_pods_load_a_server_and_the_first_one_reports
     need_firebrick
+    link_program
     @coordinator = "127.0.0.1:#{TCPServer.open('127.0.0.1', 0) { |free| free.local_address.ip_port }}"
     answering do |port|
       pods = Array.new(WORKERS + 1) { |index| pod(index, port) }
@@ -78,14 +79,18 @@ class DeployTest < Minitest::Test
 
   def result(index) = File.join(@dir, "#{index}.json")
 
+  # Before the first pod starts: a pod that looks for the program while its link is made again finds none.
+  def link_program
+    @bin = File.join(@dir, "bin")
+    FileUtils.mkdir(@bin)
+    FileUtils.ln_s(File.expand_path(BINARY), File.join(@bin, "firebrick"))
+  end
+
   # The container's command as Kubernetes would run it, changed only where needed here.
   def pod(index, port)
     log = File.join(@dir, "#{index}.log")
-    bin = File.join(@dir, "bin")
-    FileUtils.mkdir_p(bin)
-    FileUtils.ln_sf(File.expand_path(BINARY), File.join(bin, "firebrick"))
     env = given.merge("URL" => "http://127.0.0.1:#{port}/", "RATE" => RATE.to_s, "WORKERS" => WORKERS.to_s, "DURATION" => "1s",
-                      "LISTEN" => @coordinator, "COORDINATOR" => @coordinator, "FIREBRICK_BENCH_TOKEN" => "0123456789abcdef", "JOB_COMPLETION_INDEX" => index.to_s, "PATH" => "#{bin}:#{ENV.fetch('PATH')}")
+                      "LISTEN" => @coordinator, "COORDINATOR" => @coordinator, "FIREBRICK_BENCH_TOKEN" => "0123456789abcdef", "JOB_COMPLETION_INDEX" => index.to_s, "PATH" => "#{@bin}:#{ENV.fetch('PATH')}")
     words = [*@container["command"], *@container["args"].map { |text| text.sub("/dev/termination-log", log) }]
     [Process.spawn(env, *words, in: File::NULL, out: result(index), err: log), log]
   end
