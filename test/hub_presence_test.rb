@@ -160,6 +160,8 @@ class HubPresenceTest < TlsCase
     ann = client(own, "ann")
     bob = client(own, "bob")
     ann.perform(ROOM, "enter")
+    # Calls of one client may overtake those of another.
+    wait_for_events(bob, "join ann")
     bob.perform(ROOM, "enter", id: 7, info: [1, { "a" => nil }])
     wait_for_events(bob, "join ann", "join 7").then { assert_equal({ "7" => [1, { "a" => nil }], "ann" => { "name" => "ann" } }, members(bob)) }
     own.stats["workers"].each { |worker| Process.kill("KILL", worker["pid"]) }

@@ -3,59 +3,23 @@
 # Live pages of an app that answers AnyCable's RPC over HTTP, and messages in AnyCable's form.
 
 require "json"
-require "openssl"
 require "socket"
-require "support/cable_client"
+require "support/any_cable_app"
 require "support/case"
 require "support/redis_server"
-require "support/upgrading"
 require_relative "../worker/lib/firebrick/hub/publisher"
 
 class HubRpcTest < Case
   parallel!
 
   include RedisServer
-  include Upgrading
-
-  APP = File.expand_path("apps/any_cable/config.ru", __dir__)
-  SECRET = "0123456789abcdef" * 4
-  ROOM = { channel: "RoomChannel", room: "1" }.freeze
+  include AnyCableApp
 
   def setup
     firebrick_only
-    @clients = []
-  end
-
-  def teardown
-    @clients&.each(&:close)
-    super
-  end
-
-  # The token that AnyCable derives.
-  def derived(phrase) = OpenSSL::HMAC.hexdigest("SHA256", SECRET, phrase)
-
-  def hub(settings: {}, env: {}, upgradable: false, **options)
-    hub = { path: "/cable", rpc: "/_anycable", broadcast: "/_broadcast", secret: SECRET }.merge(settings)
-    options = { settings: { hub: hub, reload: { watch: "0s", keep: "0s" } }, workers: 2, leaves: %w[calls tmp],
-                env: { "RPC_TOKEN" => derived("rpc-cable") }.merge(env), files: { "config.ru" => File.read(APP) }, **options }
-    upgradable ? launch(app: nil, **options) : start(**options)
-  end
-
-  def client(own, user: "ann", **options)
-    CableClient.new(own, path: "/cable?user=#{user}", **options).tap { |one| @clients << one }
-  end
-
-  def listener(own, channel = ROOM, **options)
-    client(own, **options).subscribed(channel)
   end
 
   def calls(own) = File.exist?(own.path("calls")) ? File.readlines(own.path("calls"), chomp: true) : []
-
-  def broadcast(own, json, token: derived("broadcast-cable"), method: :post, **headers)
-    json = JSON.generate(json) unless json.is_a?(String)
-    headers = { "Content-Type" => "application/json", "Authorization" => ("Bearer #{token}" if token) }.merge(headers).compact
-    public_send(method, "/_broadcast", json, to: own, headers: headers)
-  end
 
   { "threads" => {}, "fibers" => { fibers: 10, threads: "1:1" }, "plain Ruby" => { env: { "FIREBRICK_PURE" => "1" } } }.each do |seats, options|
     it "runs channels by calls in AnyCable's form, in workers with #{seats}" do

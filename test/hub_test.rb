@@ -49,8 +49,25 @@ class HubTest < TlsCase
     assert_status 204, post("/hub/publish", "stream=#{stream}&text=#{text}", to: own, headers: FORM)
   end
 
+  WHISPERS = { channel: "WhisperChannel", room: "1" }.freeze
+
+  # Clients of a channel whisper in a room, and then about a record.
+  def assert_whispers(own)
+    ann, bob = Array.new(2) { listener(own, WHISPERS) }
+    room = listener(own)
+    ann.command("whisper", WHISPERS, data: { typing: 1 })
+    bob.wait_for(message: { typing: 1 })
+    [ann, bob].each { |one| one.perform(WHISPERS, "enter").then { one.wait_for(message: { entered: true }) } }
+    bob.command("whisper", WHISPERS, data: { typing: 2 })
+    ann.wait_for(message: { typing: 2 })
+    publish(own, "whispered")
+    room.wait_for(message: { said: "whispered" })
+    refute(room.received.any? { |message| message.is_a?(Hash) && message["typing"] })
+  end
+
   it "runs the app's channels, wherever their calls go" do
     own = hub
+    assert_whispers(own)
     one = listener(own)
     assert_equal "hello ann", one.wait_for(message: { welcome: "hello ann" }).dig("message", "welcome")
     counts = Array.new(6) do |i|
@@ -88,6 +105,7 @@ class HubTest < TlsCase
       clients.each { |one| one.wait { one.received.count { |message| message["said"] == "from one" } == 5 } }
       clients.first.perform(ROOM, "count")
       clients.first.wait_for(message: { count: 1, user: "0" })
+      assert_whispers(own)
     end
   end
 
@@ -112,6 +130,8 @@ class HubTest < TlsCase
       assert_logged(%r{hub: BlockChannel streams from room:1 with a block, .* new WebSockets of /cable go to the app itself}, on: own)
       clients = %w[ann bob].map { |user| listener(own, BLOCK, path: "/cable?user=#{user}", version: version) }
       plain = listener(own, version: version)
+      plain.subscribe(WHISPERS)
+      plain.wait_for(type: "confirm_subscription", identifier: JSON.generate(WHISPERS))
       20.times { |i| publish(own, "m#{i}") }
       expected = Array.new(20) { |i| "M#{i}" }
       clients.each { |one| one.wait { heard(one).size == 20 } }

@@ -11,6 +11,7 @@ use cable::presence_query::PresenceQuery;
 use cable::process_listener::{ListenCommand, ListenHead};
 use cable::publication::PublicationHead;
 use cable::signed::SignedNames;
+use cable::whisper::Whisper;
 use libfuzzer_sys::fuzz_target;
 
 fn received<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Received>, Option<FrameViolation>) {
@@ -61,6 +62,10 @@ fuzz_target!(|input: &[u8]| {
     meet(&all);
     assert_eq!((all, violation), received(input.chunks(size)));
     let _ = CableProtocol::choose(input);
+    if let Some(whisper) = Whisper::of_other(input, "one") {
+        let record = whisper.record("two").expect("its message is JSON");
+        assert_eq!(Whisper::of_other(record.as_bytes(), "one"), Some(whisper));
+    }
     if let Ok(text) = std::str::from_utf8(input) {
         let _ = CableCommand::parse(text);
     }

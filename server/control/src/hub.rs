@@ -63,8 +63,9 @@ fn headline(hub: &HubSnapshot) -> String {
     );
     let _ = writeln!(
         text,
-        "messages     {} published, {} sent to clients, {} under way",
+        "messages     {} published, {} whispers, {} sent to clients, {} under way",
         grouped(hub.published),
+        grouped(hub.whispers),
         grouped(hub.sent),
         grouped(hub.backlog)
     );
@@ -123,6 +124,7 @@ mod tests {
             history_bytes: 3 << 20,
             published: 40,
             sent: 480,
+            whispers: 21,
             backlog: 0,
             slow: 1,
             violations: 2,
@@ -149,7 +151,7 @@ mod tests {
             "12 of 1,300",
             "1,400 by Server-Sent Events, 8 polls that wait, 9 by Mercure",
             "24 subscriptions, 3 rejected",
-            "40 published, 480 sent",
+            "40 published, 21 whispers, 480 sent",
             "3.0 MiB; 31 members",
             "5 with a gap",
             "away: nothing can be published; 3 losses of its connection, 17 messages not published",

@@ -55,6 +55,7 @@ class Rpc
     @reply[:streams] << "room:#{@room}"
     @reply[:env][:istate]["count"] = "0"
     @reply[:transmissions] << confirmation
+    let_whisper("room:#{@room}") if @room.start_with?("den")
     @reply[:presence] = { type: "join", id: user, info: JSON.generate(name: user) } if @room == "lobby"
   end
 
@@ -69,6 +70,8 @@ class Rpc
     when "count" then count
     when "say" then PUBLISHER.broadcast(JSON.generate({ stream: "room:#{@room}", data: JSON.generate(said: data["text"]) }.merge(data["more"] || {})))
     when "move" then @reply.update(stop_streams: true, streams: ["room:#{data['room']}"])
+    when "whisper_to" then let_whisper("room:#{data['room']}")
+    when "overhear" then @reply[:streams] << "room:#{data['room']}"
     when "quit" then @reply[:disconnect] = true
     when "fail" then raise "an action failed"
     end
@@ -79,6 +82,9 @@ class Rpc
     @reply[:env][:cstate]["since"] = (Integer(@env["cstate"].fetch("since")) + 1).to_s
     transmit(count: Integer(@reply[:env][:istate]["count"]), since: @reply[:env][:cstate]["since"], user: user, pid: Process.pid)
   end
+
+  # As the gem does for `stream_from …, whisper: true`.
+  def let_whisper(stream) = @reply[:env][:istate]["$w"] = stream
 
   def user = JSON.parse(@message["connection_identifiers"] || @message["identifiers"]).fetch("user")
 

@@ -74,6 +74,8 @@ pub(super) struct HubAnswer {
     pub(super) stopped_all: bool,
     pub(super) stopped: Vec<String>,
     pub(super) streams: Vec<String>,
+    /// The stream to which the client may whisper from now on, and to no other; `None`: unchanged.
+    pub(super) whispers_to: Option<Box<str>>,
     /// Members of streams who join or leave by this subscription, in order.
     pub(super) presence: Vec<AnsweredPresence>,
     /// The intervals of the channel's timers, in seconds; `None`: unchanged.

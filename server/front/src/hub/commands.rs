@@ -23,7 +23,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The channels whose only parameter is the signed name of a stream: that of `turbo_stream_from`, and that of AnyCable's clients.
-const SIGNED: [&str; 2] = ["Turbo::StreamsChannel", "$pubsub"];
+const TURBO: &str = "Turbo::StreamsChannel";
+const PUBSUB: &str = "$pubsub";
 
 /// The identifier of a subscription by a signed name.
 #[derive(Deserialize)]
@@ -89,6 +90,7 @@ impl CableSocket {
             }
             CableCommand::History { identifier, history } => self.replay(&identifier, &history),
             CableCommand::Join { identifier, presence } => self.join_presence(&identifier, presence).await,
+            CableCommand::Whisper { identifier, message } => self.whisper(&identifier, &message).await,
             CableCommand::Leave { identifier } => self.leave_presence(&identifier).await,
             CableCommand::Presence { identifier, records } => {
                 self.show_presence(&identifier, records).await;
@@ -111,8 +113,9 @@ impl CableSocket {
                 return self.reject(identifier);
             }
             match self.signed_stream(identifier) {
-                Some(Some(stream)) => {
-                    self.add(identifier, None, &[stream]);
+                Some(Some((stream, takes_whispers))) => {
+                    let whispers_to = takes_whispers.then(|| stream.clone());
+                    self.add(identifier, None, &[stream], whispers_to.as_deref());
                     self.send(message::confirmation(identifier));
                 }
                 Some(None) => return self.reject(identifier),
@@ -131,7 +134,7 @@ impl CableSocket {
                         count(&self.local.hub.counts.rejected);
                     } else {
                         let channel = answer.channel.clone().unwrap_or_default();
-                        self.add(identifier, Some(channel), &answer.streams);
+                        self.add(identifier, Some(channel), &answer.streams, answer.whispers_to.as_deref());
                         self.set_timers(identifier, answer.timers.as_deref().unwrap_or_default());
                     }
                     if !answer.rejected {
@@ -278,11 +281,17 @@ impl CableSocket {
         }
     }
 
-    /// Returns the stream of a subscription by a signed name, or `Some(None)` if its signature is wrong; `None` for all others.
-    fn signed_stream(&self, identifier: &str) -> Option<Option<String>> {
+    /// Returns the stream of a subscription by a signed name and whether it takes whispers, or `Some(None)` if its signature is wrong; `None`
+    /// for all others.
+    fn signed_stream(&self, identifier: &str) -> Option<Option<(String, bool)>> {
         let secret = self.local.hub.secret.as_ref()?;
         let signed: SignedIdentifier = serde_json::from_str(identifier).ok()?;
-        SIGNED.contains(&&*signed.channel).then(|| secret.verify(&signed.signed_stream_name))
+        let takes_whispers = match &*signed.channel {
+            TURBO => false,
+            PUBSUB => self.local.hub.signed_whispers,
+            _ => return None,
+        };
+        Some(secret.verify(&signed.signed_stream_name).map(|stream| (stream, takes_whispers)))
     }
 
     fn knows(&self, identifier: &str) -> bool {
@@ -295,7 +304,14 @@ impl CableSocket {
         session.subscriptions.iter().find(|known| *known.identifier == *identifier)?.channel.clone()
     }
 
-    pub(super) fn add(&self, identifier: &str, channel: Option<Box<str>>, streams: &[String]) {
+    /// Adds a subscription. `whispers_to`: the one of its streams to which the client may whisper.
+    pub(super) fn add(
+        &self,
+        identifier: &str,
+        channel: Option<Box<str>>,
+        streams: &[String],
+        whispers_to: Option<&str>,
+    ) {
         let identifier: Rc<str> = identifier.into();
         let joined = streams.iter().filter_map(|name| self.join_stream(name, &identifier));
         // Most clients have one subscription with one stream, and there are many clients: no room is kept for more.
@@ -303,16 +319,13 @@ impl CableSocket {
         streams.shrink_to_fit();
         let presence = SubscriptionPresence::default();
         let (timers, _counted) = (None, CountedSubscription::new(&self.local));
+        let mut added = HubSubscription { identifier, channel, streams, presence, timers, _counted };
+        if let Some(stream) = whispers_to {
+            self.allow_whispers(&mut added, stream);
+        }
         let mut session = self.session.borrow_mut();
         session.subscriptions.reserve_exact(1);
-        session.subscriptions.push(HubSubscription {
-            identifier,
-            channel,
-            streams,
-            presence,
-            timers,
-            _counted,
-        });
+        session.subscriptions.push(added);
     }
 
     /// Gives a subscription timers with these intervals in seconds, if they are others than before.
@@ -342,13 +355,16 @@ impl CableSocket {
         let is_stopped =
             |name: &str| answer.stopped_all || answer.stopped.iter().any(|stopped| stopped == name);
         for gone in known.streams.extract_if(.., |stream| is_stopped(&stream.name)) {
-            self.leave_stream(&gone.name, &known.identifier);
+            self.leave_stream(&gone, &known.identifier);
         }
         for join in known.presence.joins.extract_if(.., |join| is_stopped(&join.stream)) {
             self.leave_member(&join);
         }
         for name in &answer.streams {
             known.streams.extend(self.join_stream(name, &known.identifier));
+        }
+        if let Some(stream) = &answer.whispers_to {
+            self.allow_whispers(known, stream);
         }
     }
 
@@ -365,18 +381,19 @@ impl CableSocket {
                 offset
             },
         );
-        joined.then(|| JoinedStream { name: name.into(), offset })
+        joined.then(|| JoinedStream { name: name.into(), offset, takes_whispers: false })
     }
 
     fn leave_streams(&self, subscription: &HubSubscription) {
-        subscription
-            .streams
-            .iter()
-            .for_each(|stream| self.leave_stream(&stream.name, &subscription.identifier));
+        subscription.streams.iter().for_each(|stream| self.leave_stream(stream, &subscription.identifier));
     }
 
-    fn leave_stream(&self, name: &str, identifier: &Rc<str>) {
-        if self.local.audiences.borrow_mut().leave(name, identifier, self.protocol, self.client.get()) {
+    fn leave_stream(&self, stream: &JoinedStream, identifier: &Rc<str>) {
+        let (name, client) = (&*stream.name, self.client.get());
+        if stream.takes_whispers {
+            self.stop_whispers(name, identifier);
+        }
+        if self.local.audiences.borrow_mut().leave(name, identifier, self.protocol, client) {
             self.local.hub.streams().unlisten(name, self.local.index, now_ms());
         }
     }

@@ -52,6 +52,9 @@ pub(super) struct SubscriptionRecord {
     pub(super) identifier: String,
     pub(super) channel: Option<Box<str>>,
     pub(super) streams: Vec<String>,
+    /// The stream that the client may whisper to.
+    #[serde(default)]
+    pub(super) whispers_to: Option<String>,
     /// The members that the client is; an older program does not know them.
     #[serde(default)]
     pub(super) members: Vec<PresenceJoin>,

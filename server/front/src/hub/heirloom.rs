@@ -55,6 +55,11 @@ impl CableSocket {
             identifier: subscription.identifier.to_string(),
             channel: subscription.channel.clone(),
             streams: subscription.streams.iter().map(|stream| stream.name.to_string()).collect(),
+            whispers_to: subscription
+                .streams
+                .iter()
+                .find(|stream| stream.takes_whispers)
+                .map(|stream| stream.name.to_string()),
             members: subscription.presence.joins.clone(),
             timers: subscription.timers.as_ref().map_or(Vec::new(), |timers| timers.every().to_vec()),
         });
@@ -235,7 +240,8 @@ impl CableSocket {
         }
         self.session.replace(session);
         for subscription in record.subscriptions.drain(..) {
-            self.add(&subscription.identifier, subscription.channel, &subscription.streams);
+            let whispers_to = subscription.whispers_to.as_deref();
+            self.add(&subscription.identifier, subscription.channel, &subscription.streams, whispers_to);
             self.join_as_before(&subscription.identifier, subscription.members);
             self.set_timers(&subscription.identifier, &subscription.timers);
         }

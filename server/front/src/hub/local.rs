@@ -9,7 +9,7 @@ use super::{Mail, Mailbox, SharedHub, count, now_ms, uncount};
 use crate::app::App;
 use crate::sites::local::Log;
 use bytes::Bytes;
-use cable::audience::Audiences;
+use cable::audience::{Audiences, Delivered};
 use cable::exclusion::SessionId;
 use cable::frame::code;
 use cable::message;
@@ -41,6 +41,8 @@ pub(crate) struct LocalHub {
     pub(super) log: Log,
     pub(super) sockets: RefCell<Slab<Rc<dyn HubClient>>>,
     pub(super) audiences: RefCell<Audiences<usize>>,
+    /// The subscriptions that may whisper, and get whispers.
+    pub(super) whisperers: RefCell<Audiences<usize>>,
     /// The clients that are not WebSockets.
     pub(super) listeners: Listeners,
     /// Clients by the stream on which the app ends connections.
@@ -66,6 +68,9 @@ pub(super) trait HubClient {
 
     /// Sends a message. Returns whether it will reach the client; one that reads too slowly is closed.
     fn send(&self, frame: Bytes) -> bool;
+
+    /// Sends a message that may be lost. Returns whether it will reach the client: one that reads slowly does not get it.
+    fn send_if_room(&self, frame: Bytes) -> bool;
 
     /// Sends a ping, unless something waits that shows as well that the server lives.
     fn beat(&self, ping: &Bytes);
@@ -115,6 +120,7 @@ impl LocalHub {
             log,
             sockets: RefCell::default(),
             audiences: RefCell::default(),
+            whisperers: RefCell::default(),
             listeners: Listeners::default(),
             remote: RefCell::default(),
             closing: Cell::new(false),
@@ -143,6 +149,11 @@ impl LocalHub {
                     self.delivered.set(message.offset);
                     uncount(&self.hub.counts.backlog);
                 }
+                Mail::Whisper(whisper) => {
+                    let send = |socket: &dyn HubClient, frame: &Bytes| socket.send_if_room(frame.clone());
+                    self.pass_to(&self.whisperers, Delivered::Whisper(whisper), send).await;
+                    uncount(&self.hub.counts.backlog);
+                }
                 Mail::Give { to, last } => {
                     self.delivered.update(|delivered| delivered.max(last));
                     self.give(to).await;
@@ -163,16 +174,28 @@ impl LocalHub {
             self.hub.counts.sent.fetch_add(sent, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
-        let (excluded, _) = message.parts();
-        let mut delivery = self.audiences.borrow().begin(message);
+        let send = |socket: &dyn HubClient, frame: &Bytes| socket.send(frame.clone());
+        self.pass_to(&self.audiences, Delivered::Message(message.clone()), send).await;
+        self.end_remotely(message);
+    }
+
+    /// Sends a message or whisper to the WebSockets of an audience, in turns. `send` returns whether it will reach the client.
+    async fn pass_to(
+        &self,
+        audiences: &RefCell<Audiences<usize>>,
+        delivered: Delivered,
+        send: impl Fn(&dyn HubClient, &Bytes) -> bool,
+    ) {
+        let excluded = delivered.excluded();
+        let mut delivery = audiences.borrow().begin(delivered);
         loop {
             let mut sent = 0;
             let is_unfinished = {
                 let sockets = self.sockets.borrow();
-                self.audiences.borrow().advance(&mut delivery, TURN, &mut |client, frame| {
+                audiences.borrow().advance(&mut delivery, TURN, &mut |client, frame| {
                     let socket = sockets.get(client);
                     if let Some(socket) = socket.filter(|socket| excluded != Some(socket.session_id())) {
-                        sent += u64::from(socket.send(frame.clone()));
+                        sent += u64::from(send(&**socket, frame));
                     }
                 })
             };
@@ -183,7 +206,6 @@ impl LocalHub {
                 break;
             }
         }
-        self.end_remotely(message);
     }
 
     /// Ends the connections for which the app has sent a message to do so.

@@ -18,7 +18,8 @@
 //! 7. In an upgrade, the streams and the plain WebSockets over HTTP/1.1 go to the new program ([`heirloom`]).
 //! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
 //! 9. A channel that needs a WebSocket of the app's own makes the app serve those that come from then on, until the next reload ([`handed_back`]).
-//! 10. Without `hub.path` none of this exists.
+//! 10. Clients whisper to each other without the app, where it allows that ([`whispers`]).
+//! 11. Without `hub.path` none of this exists.
 
 mod broadcasts;
 mod call;
@@ -45,6 +46,7 @@ mod session;
 mod shared;
 mod socket;
 mod timers;
+mod whispers;
 
 pub(crate) use publish::Publishing;
 
@@ -54,6 +56,7 @@ use given::{GivenSocket, Givers};
 
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable, ThreadIndex};
+use cable::whisper::Whisper;
 use mercure::MercureDoor;
 use present::{PresenceOrder, PresentStreams};
 use rpc::RpcCalls;
@@ -70,6 +73,8 @@ enum DeskOrder {
     Presence(PresenceOrder),
     /// To the processes that listen.
     Deliver(Arc<StreamMessage>),
+    /// To the other servers.
+    Whisper(Arc<Whisper>),
 }
 
 /// A message that a thread of the front publishes, and where the thread waits for its epoch and offset.
@@ -85,6 +90,7 @@ pub(crate) type Mailbox = mpsc::UnboundedReceiver<Mail>;
 /// Something for the clients of a thread.
 pub(crate) enum Mail {
     Message(Arc<StreamMessage>),
+    Whisper(Arc<Whisper>),
     /// All connections that can go to another program are to go there. All messages before have been delivered; `last` is the largest offset
     /// from outside of them.
     Give {
@@ -141,6 +147,8 @@ pub(crate) struct SharedHub {
     ordered: Mutex<Option<mpsc::UnboundedReceiver<DeskOrder>>>,
     present: PresentStreams,
     presence_claims: bool,
+    /// Whether clients may whisper to streams by a signed name.
+    signed_whispers: bool,
     /// The clients of the other program that are not adopted yet; one more while it may send others, which `has_all` says.
     adopting: AtomicUsize,
     has_all: AtomicBool,
@@ -157,9 +165,10 @@ pub(crate) struct HubCounts {
     accepted: AtomicU64,
     subscriptions: AtomicU64,
     published: AtomicU64,
-    /// Messages in mailboxes.
+    /// Messages and whispers in mailboxes.
     backlog: AtomicU64,
     sent: AtomicU64,
+    whispers: AtomicU64,
     slow: AtomicU64,
     event_listeners: AtomicU64,
     polls: AtomicU64,
@@ -222,6 +231,7 @@ impl SharedHub {
             orders,
             present: PresentStreams::new(settings),
             presence_claims: settings.hub.presence_claims,
+            signed_whispers: settings.hub.signed_whispers,
             ordered: Mutex::new(Some(ordered)),
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
@@ -286,13 +296,17 @@ impl SharedHub {
 
     /// Puts a message into the mailbox of a thread.
     fn pass_on(&self, thread: u16, message: &Arc<StreamMessage>) {
+        match self.mailboxes.get(usize::from(thread)) {
+            Some(mailbox) => self.post(mailbox, Mail::Message(message.clone())),
+            None => self.post(&self.orders, DeskOrder::Deliver(message.clone())),
+        }
+    }
+
+    /// Puts something that is to be delivered into a mailbox.
+    fn post<T>(&self, mailbox: &mpsc::UnboundedSender<T>, mail: T) {
         // Counted first: the thread may have it before this returns.
         count(&self.counts.backlog);
-        let is_gone = match self.mailboxes.get(usize::from(thread)) {
-            Some(mailbox) => mailbox.send(Mail::Message(message.clone())).is_err(),
-            None => self.orders.send(DeskOrder::Deliver(message.clone())).is_err(),
-        };
-        if is_gone {
+        if mailbox.send(mail).is_err() {
             // A thread that has ended has no clients.
             uncount(&self.counts.backlog);
         }

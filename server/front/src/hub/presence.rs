@@ -80,9 +80,7 @@ impl CableSocket {
         let state =
             PresenceState { stream: &stream, epoch: &shown.epoch, offset: shown.offset, total: shown.total };
         let frame = message::presence(identifier, &state, records.then(|| shown.records()));
-        if self.has_room(std::slice::from_ref(&frame)) {
-            self.send(frame);
-        } else {
+        if !self.send_if_room(frame) {
             let why =
                 "the members are more than hub.client_queue has room for; ask with return_records: false";
             self.refuse_presence(identifier, why);

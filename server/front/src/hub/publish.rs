@@ -58,7 +58,10 @@ impl Publishing {
     ) -> Result<Publishing, String> {
         let path = settings.hub_socket();
         let shared = SharedStreams::new(&hub, settings, log.clone())?;
-        shared.iter().for_each(|shared| _ = spawn_local(shared.clone().follow()));
+        if let Some(shared) = &shared {
+            spawn_local(shared.clone().follow());
+            spawn_local(shared.clone().follow_whispers());
+        }
         let desk = Rc::new(PublishingDesk {
             hub: hub.clone(),
             shared,
@@ -146,6 +149,12 @@ async fn carry_out(desk: Rc<PublishingDesk>, ordered: Option<mpsc::UnboundedRece
             DeskOrder::Publish(order) => order,
             DeskOrder::Deliver(message) => {
                 desk.processes.deliver(&message);
+                continue;
+            }
+            DeskOrder::Whisper(whisper) => {
+                if let Some(shared) = desk.shared.clone() {
+                    spawn_local(async move { shared.whisper(&whisper).await });
+                }
                 continue;
             }
             // Another program has the members when this one is closing.

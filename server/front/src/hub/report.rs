@@ -27,6 +27,7 @@ impl SharedHub {
             history_bytes,
             published: of(&counts.published),
             sent: of(&counts.sent),
+            whispers: of(&counts.whispers),
             backlog: of(&counts.backlog),
             slow: of(&counts.slow),
             violations: of(&counts.violations),

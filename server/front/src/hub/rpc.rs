@@ -19,6 +19,8 @@ use serde_json::Value;
 use settings::Settings;
 use std::collections::BTreeMap;
 
+/// The key of a channel's state with the stream to which the client may whisper.
+const WHISPERS_TO: &str = "$w";
 /// The part of a refusal that is logged, in bytes.
 const SHOWN: usize = 200;
 
@@ -241,7 +243,9 @@ impl RpcCalls {
         if is_connecting && !connection.identifiers.is_empty() {
             answer.remote = Some(end_stream(&connection.identifiers).into());
         }
-        if let Some(state) = changed_channel(order, env.istate.unwrap_or_default()).map_err(unreadable)? {
+        let istate = env.istate.unwrap_or_default();
+        answer.whispers_to = istate.get(WHISPERS_TO).map(|stream| stream.as_str().into());
+        if let Some(state) = changed_channel(order, istate).map_err(unreadable)? {
             answer.channel = Some(state);
         }
         answer.presence.extend(response.presence.and_then(RpcPresence::change));
@@ -475,10 +479,11 @@ mod tests {
         assert!(unknown.rejected && unknown.error.as_deref() == Some("Channel not found: B"));
         let perform = order("perform", kept, r#"{"x":"1","y":"2"}"#);
         let body = serde_json::json!({ "status": 1, "stop_streams": true, "streams": ["b"], "stopped_streams": ["a"], "disconnect": true,
-            "env": { "cstate": { "b": "2" }, "istate": { "x": "3" } }, "presence": { "type": "leave", "id": "7" } });
+            "env": { "cstate": { "b": "2" }, "istate": { "x": "3", "$w": "b" } }, "presence": { "type": "leave", "id": "7" } });
         let answer = read(&perform, body).unwrap();
         assert!(answer.stopped_all && answer.closed);
-        assert_eq!(answer.channel.as_deref(), Some(r#"{"x":"3","y":"2"}"#));
+        assert_eq!(answer.channel.as_deref(), Some(r#"{"$w":"b","x":"3","y":"2"}"#));
+        assert_eq!(answer.whispers_to.as_deref(), Some("b"));
         assert_eq!(
             value(answer.connection.unwrap().as_bytes())["cstate"],
             serde_json::json!({ "a": "1", "b": "2" })

@@ -51,6 +51,8 @@ pub(super) struct SubscriptionPresence {
 pub(super) struct JoinedStream {
     pub(super) name: Box<str>,
     pub(super) offset: u64,
+    /// Whether the client may whisper to it, and gets whispers.
+    pub(super) takes_whispers: bool,
 }
 
 /// The order about the end of a client.

@@ -252,6 +252,10 @@ impl HubClient for CableSocket {
         fits
     }
 
+    fn send_if_room(&self, frame: Bytes) -> bool {
+        self.has_room(std::slice::from_ref(&frame)) && self.send(frame)
+    }
+
     fn beat(&self, ping: &Bytes) {
         let mut flow = self.flow.borrow_mut();
         if flow.ended.is_none() && flow.queue.is_empty() {

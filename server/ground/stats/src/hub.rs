@@ -28,6 +28,8 @@ figures! {
         published: u64 = counter("firebrick_hub_published"; "Messages that the app has published"),
         /// Messages put into the queues of clients.
         sent: u64 = counter("firebrick_hub_sent"; "Messages of streams put into the queues of clients"),
+        /// Whispers of clients that were passed on.
+        whispers: u64 = counter("firebrick_hub_whispers"; "Whispers of clients that were passed on"),
         /// Published messages that front threads have not passed on yet.
         backlog: u64 = gauge("firebrick_hub_backlog"; "Published messages that front threads have not passed on yet"),
         /// Clients closed because they read too slowly.

@@ -1,14 +1,16 @@
-//! The subscribers of one thread: which of its clients get a message, and in which form.
+//! The subscribers of one thread: which of its clients get a message or a whisper, and in which form.
 //!
 //! Contract:
 //! 1. A message is encoded once for all clients with the same identifier and protocol. Each client gets only messages
-//!    after the offset with which it has joined.
+//!    after the offset with which it has joined. A whisper has no offset, and all get it.
 //! 2. A delivery can be made in turns, and subscribers may come and go between two turns. Each that was there at the
 //!    beginning, and still is, gets the message once.
 
 use crate::command::CableProtocol;
+use crate::exclusion::SessionId;
 use crate::message;
 use crate::streams::StreamMessage;
+use crate::whisper::Whisper;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
@@ -31,6 +33,45 @@ pub struct Audiences<K> {
 impl<K> Default for Audiences<K> {
     fn default() -> Audiences<K> {
         Audiences { streams: HashMap::new() }
+    }
+}
+
+/// Something for the subscribers of a stream.
+#[derive(Debug, Clone)]
+pub enum Delivered {
+    Message(Arc<StreamMessage>),
+    Whisper(Arc<Whisper>),
+}
+
+impl Delivered {
+    fn stream(&self) -> &str {
+        match self {
+            Delivered::Message(message) => &message.stream,
+            Delivered::Whisper(whisper) => &whisper.stream,
+        }
+    }
+
+    /// Whether a client that has joined after the message at `offset` gets it.
+    fn is_after(&self, offset: u64) -> bool {
+        match self {
+            Delivered::Message(message) => offset < message.offset,
+            Delivered::Whisper(_) => true,
+        }
+    }
+
+    fn encode(&self, identifier: &str, protocol: CableProtocol) -> Bytes {
+        match self {
+            Delivered::Message(message) => message::streamed(identifier, message, protocol),
+            Delivered::Whisper(whisper) => message::whispered(identifier, &whisper.message),
+        }
+    }
+
+    /// Returns the client that does not get it.
+    pub fn excluded(&self) -> Option<SessionId> {
+        match self {
+            Delivered::Message(message) => message.parts().0,
+            Delivered::Whisper(whisper) => Some(whisper.sender),
+        }
     }
 }
 
@@ -87,26 +128,26 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
         was
     }
 
-    /// Begins the delivery of a message to all subscribers of its stream.
-    pub fn begin(&self, message: &Arc<StreamMessage>) -> StreamDelivery<K> {
-        let audience = self.streams.get(&*message.stream);
+    /// Begins a delivery to all subscribers of the stream.
+    pub fn begin(&self, delivered: Delivered) -> StreamDelivery<K> {
+        let audience = self.streams.get(delivered.stream());
         let due = audience.into_iter().flatten().map(|(key, listeners)| DueForm {
             key: key.clone(),
             frame: None,
             clients: listeners.keys().copied().collect(),
         });
-        StreamDelivery { message: message.clone(), due: due.collect() }
+        StreamDelivery { due: due.collect(), delivered }
     }
 
-    /// Passes the message, encoded, to `send` with at most `most` subscribers. Returns whether there are more.
+    /// Passes what is delivered, encoded, to `send` with at most `most` subscribers. Returns whether there are more.
     pub fn advance(
         &self,
         delivery: &mut StreamDelivery<K>,
         most: usize,
         send: &mut dyn FnMut(K, &Bytes),
     ) -> bool {
-        let StreamDelivery { message, due } = delivery;
-        let audience = self.streams.get(&*message.stream);
+        let StreamDelivery { delivered, due } = delivery;
+        let audience = self.streams.get(delivered.stream());
         let mut room = most;
         while room > 0
             && let Some(form) = due.last_mut()
@@ -118,8 +159,8 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
             room -= 1;
             // Another client may have the same number by now: it has joined after the message.
             let joined = audience.and_then(|audience| audience.get(&form.key)?.get(&client));
-            if joined.is_some_and(|offset| *offset < message.offset) {
-                let encode = || message::streamed(&form.key.0, message, form.key.1);
+            if joined.is_some_and(|offset| delivered.is_after(*offset)) {
+                let encode = || delivered.encode(&form.key.0, form.key.1);
                 send(client, form.frame.get_or_insert_with(encode));
             }
         }
@@ -127,14 +168,14 @@ impl<K: Copy + Eq + Hash> Audiences<K> {
     }
 }
 
-/// A message on its way to the subscribers of a thread.
+/// A message or whisper on its way to the subscribers of a thread.
 #[derive(Debug)]
 pub struct StreamDelivery<K> {
-    message: Arc<StreamMessage>,
+    delivered: Delivered,
     due: Vec<DueForm<K>>,
 }
 
-/// The clients that have yet to get a message in one form, and the message in that form.
+/// The clients that have yet to get it in one form, and that form.
 #[derive(Debug)]
 struct DueForm<K> {
     key: (Rc<str>, CableProtocol),
@@ -167,7 +208,7 @@ mod tests {
         assert!(audiences.join("room", &one, CableProtocol::Basic, 3, || 5));
         assert!(audiences.join("room", &other, CableProtocol::Extended, 1, || 0));
         let deliver = |audiences: &Audiences<i32>, offset| {
-            let (mut sent, mut delivery) = (Vec::new(), audiences.begin(&message(offset)));
+            let (mut sent, mut delivery) = (Vec::new(), audiences.begin(Delivered::Message(message(offset))));
             while audiences
                 .advance(&mut delivery, 1, &mut |client, frame| sent.push((client, frame.as_ptr())))
             {
@@ -193,6 +234,25 @@ mod tests {
     }
 
     #[test]
+    fn a_whisper_reaches_all_without_a_place() {
+        let mut audiences = Audiences::default();
+        let identifier: Rc<str> = "1".into();
+        for (client, protocol) in [(1, CableProtocol::Basic), (2, CableProtocol::Extended)] {
+            assert!(audiences.join("room", &identifier, protocol, client, || 7));
+        }
+        let whisper = Whisper::new("room", 255, "{\"typing\": true}").unwrap();
+        let whisper = Delivered::Whisper(Arc::new(whisper));
+        assert_eq!(whisper.excluded(), Some(255));
+        let (mut sent, mut delivery) = (Vec::new(), audiences.begin(whisper));
+        assert!(
+            !audiences.advance(&mut delivery, 9, &mut |client, frame| sent.push((client, frame.clone())))
+        );
+        sent.sort();
+        let frame = crate::frame::text(br#"{"identifier":"1","message":{"typing": true}}"#);
+        assert_eq!(sent, [(1, frame.clone()), (2, frame)]);
+    }
+
+    #[test]
     fn subscribers_come_and_go_between_turns() {
         let mut audiences = Audiences::default();
         let identifier: Rc<str> = "1".into();
@@ -200,7 +260,7 @@ mod tests {
             assert!(audiences.join("room", &identifier, CableProtocol::Basic, client, || offset));
         };
         (0..10).for_each(|client| join(&mut audiences, client, 0));
-        let (mut sent, mut delivery) = (Vec::new(), audiences.begin(&message(1)));
+        let (mut sent, mut delivery) = (Vec::new(), audiences.begin(Delivered::Message(message(1))));
         assert!(audiences.advance(&mut delivery, 4, &mut |client, _| sent.push(client)));
         assert_eq!(sent.len(), 4, "a turn has an end");
         let left: Vec<i32> = (0..10).filter(|client| !sent.contains(client)).collect();

@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The most streams in a request for history.
@@ -88,6 +89,11 @@ pub enum CableCommand {
         identifier: String,
         presence: PresenceRequest,
     },
+    /// A message to the other clients of the subscription's stream; `message` is JSON ([`crate::whisper`]).
+    Whisper {
+        identifier: String,
+        message: String,
+    },
     /// The client leaves the members of the subscription.
     Leave {
         identifier: String,
@@ -102,17 +108,18 @@ pub enum CableCommand {
 }
 
 #[derive(Deserialize)]
-struct WrittenCommand {
+struct WrittenCommand<'a> {
     command: String,
     identifier: Option<String>,
-    /// A text, or an object of a question for members.
-    data: Option<Value>,
+    /// A text, an object of a question for members, or any JSON of a whisper.
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
     history: Option<HistoryRequest>,
     /// It may lack the id in a command that needs none.
     presence: Option<Value>,
 }
 
-impl WrittenCommand {
+impl WrittenCommand<'_> {
     /// Returns the member, if the command names one.
     fn member(&mut self) -> Result<Option<PresenceRequest>, String> {
         let Some(presence) = self.presence.take() else { return Ok(None) };
@@ -127,7 +134,7 @@ impl CableCommand {
     /// # Errors
     /// The text is not JSON, a field is missing, or the command is unknown.
     pub fn parse(text: &str) -> Result<CableCommand, String> {
-        let mut written: WrittenCommand =
+        let mut written: WrittenCommand<'_> =
             serde_json::from_str(text).map_err(|error| format!("a command that cannot be read: {error}"))?;
         let member = match written.command.as_str() {
             "subscribe" | "join" => written.member()?,
@@ -146,11 +153,16 @@ impl CableCommand {
             "unsubscribe" => Ok(CableCommand::Unsubscribe { identifier: identifier()? }),
             "message" => {
                 let identifier = identifier()?;
-                match written.data {
-                    Some(Value::String(data)) => Ok(CableCommand::Perform { identifier, data }),
-                    Some(_) => Err("\"data\" of the command \"message\" is not a text".to_owned()),
-                    None => Err(lacks("data")),
-                }
+                let data = written.data.ok_or_else(|| lacks("data"))?;
+                let data = serde_json::from_str(data.get());
+                let data =
+                    data.map_err(|_| "\"data\" of the command \"message\" is not a text".to_owned())?;
+                Ok(CableCommand::Perform { identifier, data })
+            }
+            "whisper" => {
+                let identifier = identifier()?;
+                let message = written.data.ok_or_else(|| lacks("data"))?.get().to_owned();
+                Ok(CableCommand::Whisper { identifier, message })
             }
             "history" => {
                 let identifier = identifier()?;
@@ -164,7 +176,8 @@ impl CableCommand {
             }
             "leave" => Ok(CableCommand::Leave { identifier: identifier()? }),
             "presence" => {
-                let records = written.data.as_ref().and_then(|data| data.get("return_records"));
+                let question = written.data.and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+                let records = question.as_ref().and_then(|question| question.get("return_records"));
                 let records = records != Some(&Value::Bool(false));
                 Ok(CableCommand::Presence { identifier: identifier()?, records })
             }
@@ -198,9 +211,15 @@ mod tests {
         let written = r#"{"since":5,"streams":{"room":{"epoch":"e","offset":7}}}"#;
         assert_eq!(
             read(&format!(r#"{{"command":"history","identifier":{quoted},"history":{written}}}"#)),
-            CableCommand::History { identifier, history }
+            CableCommand::History { identifier: identifier.clone(), history }
         );
         assert_eq!(read(r#"{"command":"pong"}"#), CableCommand::Pong);
+        for message in [r#"{"typing": 1.50}"#, r#""text""#, "7", "[]"] {
+            let whisper =
+                CableCommand::Whisper { identifier: identifier.clone(), message: message.to_owned() };
+            let text = format!(r#"{{"command":"whisper","identifier":{quoted},"data":{message}}}"#);
+            assert_eq!(read(&text), whisper, "a whisper is passed on as it is written");
+        }
     }
 
     #[test]
@@ -259,6 +278,8 @@ mod tests {
             (r#"{"command":"join","presence":{"id":"7"}}"#, "lacks \"identifier\""),
             (r#"{"command":"leave"}"#, "lacks \"identifier\""),
             (r#"{"command":"presence"}"#, "lacks \"identifier\""),
+            (r#"{"command":"whisper","identifier":"i"}"#, "lacks \"data\""),
+            (r#"{"command":"whisper","data":{}}"#, "lacks \"identifier\""),
             (r#"{"command":"fly","identifier":"i"}"#, "unknown command: \"fly\""),
             (many.as_str(), "more than 64 streams"),
         ] {

@@ -1,6 +1,6 @@
 //! Action Cable as a pure codec, with the state behind it: WebSocket frames of a server, the commands and messages
 //! of `actioncable-v1-json` and `actioncable-v1-ext-json`, streams whose messages have numbers and a history, the
-//! subscribers of a thread, the members of each stream, and the bounded queue of each client. The same streams as Server-Sent Events and by long polling.
+//! subscribers of a thread, whispers of clients, the members of each stream, and the bounded queue of each client. The same streams as Server-Sent Events and by long polling.
 //!
 //! Why: the front holds the WebSockets of the app's pages. A broadcast must not enter Ruby, a slow client must not hold
 //! memory without bound, and a client that connects again must learn whether it has missed anything.
@@ -36,3 +36,4 @@ pub mod rpc_key;
 mod secret_key;
 pub mod signed;
 pub mod streams;
+pub mod whisper;

@@ -60,6 +60,11 @@ pub fn streamed(identifier: &str, message: &StreamMessage, protocol: CableProtoc
     frame::text(text.as_bytes())
 }
 
+/// A whisper, which has no place in its stream. Its message is JSON and is copied as it is.
+pub fn whispered(identifier: &str, message: &str) -> Bytes {
+    frame::text(format!("{{\"identifier\":{},\"message\":{message}}}", json!(identifier)).as_bytes())
+}
+
 fn push_place(text: &mut String, stream: &str, epoch: &str, offset: u64) {
     text.push_str(&format!(
         ",\"stream_id\":{},\"epoch\":{},\"offset\":{offset}",

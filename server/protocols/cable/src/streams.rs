@@ -241,6 +241,11 @@ impl StreamTable {
         }
     }
 
+    /// Returns the threads with listeners of a stream, and the number of each.
+    pub fn listeners(&self, name: &str) -> &[(ThreadIndex, u32)] {
+        self.streams.get(name).map_or(&[], |stream| &stream.listeners)
+    }
+
     /// Adds a listener of a thread. Returns the offset of the last message: the listener gets those after it.
     pub fn listen(&mut self, name: &str, thread: ThreadIndex, now: u64) -> u64 {
         let stream = self.stream(name, now);

@@ -172,12 +172,14 @@ impl Supervisor {
             let usable = Err(format!("no socket for its template: {e}"));
             Some(Change::Template { generation, usable })
         });
-        self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
-        if let Some(worker) = self.workers.get(&serial) {
+        let worker = self.workers.get(&serial);
+        if let Some(worker) = worker {
+            // Known before the worker is: its WebSockets are closed as those of a worker that leaves, however soon it ends.
             self.shared.dispatch(worker.pool).pass_over(serial, PassReason::Leaving);
-            if let Some(template) = self.templates.get(&worker.generation) {
-                template.process.dismiss(serial);
-            }
+        }
+        self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
+        if let Some(template) = worker.and_then(|worker| self.templates.get(&worker.generation)) {
+            template.process.dismiss(serial);
         }
         failed
     }

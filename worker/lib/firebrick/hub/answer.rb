@@ -53,7 +53,7 @@ module Firebrick
         @fields.key?(:needs_socket)
       end
 
-      # Adds fields: `connection`, `channel`, `remote`, `rejected`. nil leaves one out.
+      # Adds fields: `connection`, `channel`, `remote`, `rejected`, `timers`, `whispers_to`. nil leaves one out.
       def add(fields)
         @fields.update(fields.compact)
       end

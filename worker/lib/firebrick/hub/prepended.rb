@@ -67,8 +67,10 @@ module Firebrick
 
     # A channel whose streams are followed by the front.
     module PrependedChannel
-      def stream_from(broadcasting, callback = nil, coder: nil, &block)
-        answer = firebrick_answer or return super
+      # whisper:: the client may send messages to the others of this stream without the app, as the only one of its
+      #           channel; a WebSocket of the app's own has no whispers
+      def stream_from(broadcasting, callback = nil, coder: nil, whisper: false, &block)
+        answer = firebrick_answer or return super(broadcasting, callback, coder: coder, &block)
         unless callback.nil? && block.nil? && [nil, ::ActiveSupport::JSON].include?(coder)
           why = "#{self.class.name} streams from #{broadcasting} with a block, callback or coder, which runs in Ruby"
           answer.need_socket(why)
@@ -76,6 +78,11 @@ module Firebrick
         end
 
         answer.stream(String(broadcasting))
+        answer.add(whispers_to: String(broadcasting)) if whisper
+      end
+
+      def stream_for(model, callback = nil, coder: nil, whisper: false, &block)
+        stream_from(broadcasting_for(model), callback, coder: coder, whisper: whisper, &block)
       end
 
       def stop_stream_from(broadcasting)

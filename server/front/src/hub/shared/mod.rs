@@ -10,9 +10,10 @@
 //! 3. Without Redis nothing is published: the publisher gets an error after [`PATIENCE`]. WebSockets stay open, and get the messages of the
 //!    meantime when Redis is back. If Redis has lost messages, a new epoch begins, with larger offsets.
 //! 4. The log is bounded by `hub.history` and `hub.history_memory`.
-//! 5. The members of streams are in Redis, too ([`members`]).
+//! 5. The members of streams are in Redis, too ([`members`]). Whispers pass through it, and are not kept ([`whispers`]).
 
 pub(super) mod members;
+mod whispers;
 
 use super::{SharedHub, count, new_epoch, now_ms};
 use redis::entries::{self, Entry, EntryId};
@@ -43,6 +44,9 @@ pub(super) struct SharedStreams {
     client: RedisClient<ValueSink>,
     head: String,
     log: String,
+    /// The channel of whispers, and the name of this server in it.
+    whispers: String,
+    server: String,
     script: RedisScript,
     /// The beginning of the names of all keys.
     prefix: String,
@@ -84,6 +88,8 @@ impl SharedStreams {
             client: RedisClient::new(config),
             head: format!("{prefix}:head"),
             log: format!("{prefix}:log"),
+            whispers: format!("{prefix}:whispers"),
+            server: new_epoch(),
             prefix,
             script: RedisScript::new(PUBLISH),
             history: settings.hub.history.as_millis().to_string(),

@@ -185,6 +185,14 @@ section! { Category::Hub;
         default: "false",
         more: "Without it the app says who a client is: by join_presence in the channel, or by a presence token.",
     }
+    /// Clients may whisper to streams by a signed name
+    signed_whispers: bool = Switch, {
+        key: "hub.signed_whispers",
+        flags: &[bare("hub-signed-whispers", "true")],
+        default: "false",
+        more: "Only by the channel $pubsub of AnyCable's clients; channels of the app say so by `whisper: true`.",
+        known_as: &["streams_whisper"],
+    }
     /// Maximum size of a message from a client
     max_message: u64 = Size { min: 1 << 10, max: 1 << 20 }, {
         key: "hub.max_message",

@@ -1,0 +1,86 @@
+//! Whispers of clients to the others of a stream ([`cable::whisper`]): signs of typing, pointers, all that is worth nothing a moment later.
+//!
+//! Contract:
+//! 1. The app allows them for a stream of a channel (`stream_from …, whisper: true`), or `hub.signed_whispers` for all streams by a signed name
+//!    (`$pubsub`). A whisper of another subscription is a violation, and has no effect.
+//! 2. Only subscriptions that may whisper to the stream themselves get its whispers: pages that show its messages as HTML, as Turbo does, never show
+//!    one that a client has written.
+//! 3. The app learns nothing of them. They are not kept, not repeated, and lost for a client that reads slowly.
+//! 4. A client has [`PAUSE`] for each, longer for a stream with many listeners; meanwhile its other commands wait.
+
+use super::local::HubClient;
+use super::session::HubSubscription;
+use super::socket::CableSocket;
+use super::{DeskOrder, Mail, SharedHub, count};
+use cable::whisper::Whisper;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time that a client has to wait after a whisper: once, and once more for so many listeners.
+const PAUSE: Duration = Duration::from_millis(20);
+const LISTENERS: u32 = 1_000;
+
+impl CableSocket {
+    /// Passes a client's whisper on.
+    pub(super) async fn whisper(&self, identifier: &str, message: &str) {
+        let stream = {
+            let mut session = self.session.borrow_mut();
+            let streams = session.subscription(identifier).into_iter().flat_map(|known| &known.streams);
+            streams.filter(|stream| stream.takes_whispers).map(|stream| stream.name.clone()).next()
+        };
+        let hub = &self.local.hub;
+        let whisper = stream.and_then(|stream| Whisper::new(&stream, self.session_id(), message).ok());
+        let Some(whisper) = whisper else { return count(&hub.counts.violations) };
+        hub.caught_up().await;
+        let listeners = hub.whisper(&Arc::new(whisper));
+        tokio::time::sleep(PAUSE * (1 + listeners / LISTENERS)).await;
+    }
+
+    /// Lets a subscription whisper to this one of its streams, and to no other.
+    pub(super) fn allow_whispers(&self, known: &mut HubSubscription, name: &str) {
+        let (client, identifier) = (self.client.get(), known.identifier.clone());
+        for stream in &mut known.streams {
+            let is_meant = *stream.name == *name;
+            if std::mem::replace(&mut stream.takes_whispers, is_meant) == is_meant {
+                continue;
+            }
+            if is_meant {
+                let mut whisperers = self.local.whisperers.borrow_mut();
+                whisperers.join(name, &identifier, self.protocol, client, || 0);
+            } else {
+                self.stop_whispers(&stream.name, &identifier);
+            }
+        }
+    }
+
+    /// Lets a subscription get no more whispers of a stream.
+    pub(super) fn stop_whispers(&self, name: &str, identifier: &Rc<str>) {
+        self.local.whisperers.borrow_mut().leave(name, identifier, self.protocol, self.client.get());
+    }
+}
+
+impl SharedHub {
+    /// Passes a client's whisper on, here and to other servers. Returns the number of the stream's listeners here.
+    fn whisper(&self, whisper: &Arc<Whisper>) -> u32 {
+        count(&self.counts.whispers);
+        if self.is_shared {
+            // Without the task that publishes, the server is about to end.
+            let _ = self.orders.send(DeskOrder::Whisper(whisper.clone()));
+        }
+        self.whisper_here(whisper)
+    }
+
+    /// Puts a whisper into the mailboxes of the threads with listeners of its stream. Returns their number.
+    pub(super) fn whisper_here(&self, whisper: &Arc<Whisper>) -> u32 {
+        let streams = self.streams();
+        let listeners = streams.listeners(&whisper.stream);
+        for (thread, _) in listeners {
+            // Processes of the app hold no client that may whisper.
+            if let Some(mailbox) = self.mailboxes.get(usize::from(*thread)) {
+                self.post(mailbox, Mail::Whisper(whisper.clone()));
+            }
+        }
+        listeners.iter().map(|(_, listeners)| listeners).sum()
+    }
+}
