@@ -113,7 +113,7 @@ class HubRpcTest < Case
     assert_status 502, get("/cable?user=ann", to: own, headers: handshake)
     assert_logged "the app refuses the token: hub.rpc_secret has to be http_rpc_secret", on: own
     assert_includes own.stdout, "hub.rpc is set, but the app has no gem anycable-rails or anycable-core"
-    elsewhere = hub(settings: { rpc: "/elsewhere" })
+    elsewhere = hub(settings: { hub: { rpc: "/elsewhere" } })
     assert_status 502, get("/cable?user=ann", to: elsewhere, headers: handshake)
     assert_logged "the app has no RPC at /elsewhere: set http_rpc: true", on: elsewhere
     { 'rpc = "/_anycable"' => "hub.path is off", %(path = "/cable"\nrpc = "/_anycable") => "set hub.rpc_secret, or hub.secret",
@@ -126,7 +126,7 @@ class HubRpcTest < Case
   end
 
   it "lets only bearers of the token publish, and only what it understands" do
-    own = hub(settings: { broadcast_secret: "s" * 32 })
+    own = hub(settings: { hub: { broadcast_secret: "s" * 32 } })
     one = listener(own)
     message = { stream: "room:1", data: '{"said":"no"}' }
     { [nil, message] => [401, "token"], [derived("broadcast-cable"), message] => [401, "token"], ["s" * 31, message] => [401, "token"],
@@ -148,8 +148,8 @@ class HubRpcTest < Case
 
   it "lets a message pass by one client, on all servers and after an upgrade" do
     with_redis do |url, _|
-      own = hub(settings: { redis: url }, upgradable: true)
-      other = hub(settings: { redis: url })
+      own = hub(settings: { hub: { redis: url } }, upgradable: true)
+      other = hub(settings: { hub: { redis: url } })
       sender, = clients = [own, own, other].map { |server| listener(server, protocol: CableClient::EXTENDED) }
       session = sender.messages.find { |message| message["type"] == "welcome" }["sid"]
       sockets = [own, other].map { |server| Firebrick::Hub::Publisher.new(server.path("tmp/firebrick-hub.sock")) }
@@ -172,7 +172,7 @@ class HubRpcTest < Case
 
   it "publishes on the local socket in AnyCable's form, in order and through Redis" do
     with_redis do |url, pid|
-      own, other = Array.new(2) { hub(settings: { redis: url }) }
+      own, other = Array.new(2) { hub(settings: { hub: { redis: url } }) }
       one = listener(other)
       publisher = Firebrick::Hub::Publisher.new(own.path("tmp/firebrick-hub.sock"))
       batch = Array.new(50) { |i| { stream: "room:1", data: JSON.generate(n: i) } }

@@ -125,7 +125,7 @@ class HubWhisperTest < TlsCase
     pubsub = { channel: "$pubsub", signed_stream_name: HubApp.signed("room:den") }
     turbo = pubsub.merge(channel: "Turbo::StreamsChannel")
     [true, false].each do |allowed|
-      own = hub(settings: { signed_whispers: allowed })
+      own = hub(settings: { hub: { signed_whispers: allowed } })
       ann, bob = Array.new(2) { listener(own, pubsub) }
       page = listener(own, turbo)
       whisper(page, { typing: "page" }, turbo)
@@ -138,7 +138,7 @@ class HubWhisperTest < TlsCase
 
   it "passes whispers on to other servers through Redis, and goes on without it" do
     with_redis do |url, pid|
-      own, other = Array.new(2) { hub(settings: { redis: url }) }
+      own, other = Array.new(2) { hub(settings: { hub: { redis: url } }) }
       ann, bob, far = [own, own, other].map { |server| listener(server, DEN) }
       # Again and again, because the other server may not have subscribed yet.
       repeat = lambda do |text|
@@ -164,7 +164,7 @@ class HubWhisperTest < TlsCase
   end
 
   it "holds a client back that whispers in a loop, and loses whispers rather than a client that reads slowly" do
-    own = hub(settings: { client_queue: "256KiB" })
+    own = hub(settings: { hub: { client_queue: "256KiB" } })
     ann, bob, slow = Array.new(3) { listener(own, DEN) }
     text = "x" * 60_000
     times = 250

@@ -23,8 +23,9 @@ module AnyCableApp
 
   # upgradable:: a server that a new program can replace
   def hub(settings: {}, env: {}, files: {}, upgradable: false, **options)
-    hub = { path: "/cable", rpc: "/_anycable", broadcast: "/_broadcast", secret: SECRET }.merge(settings)
-    options = { settings: { hub: hub, reload: { watch: "0s", keep: "0s" } }, workers: 2, leaves: %w[calls tmp],
+    hub = { path: "/cable", rpc: "/_anycable", broadcast: "/_broadcast", secret: SECRET }
+    settings = { hub: hub, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
+    options = { settings: settings, workers: 2, leaves: %w[calls tmp],
                 env: { "RPC_TOKEN" => derived("rpc-cable") }.merge(env), files: { "config.ru" => File.read(SOURCE) }.merge(files), **options }
     upgradable ? launch(app: nil, **options) : start(**options)
   end
