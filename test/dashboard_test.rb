@@ -196,7 +196,7 @@ class DashboardTest < BrowserCase
   end
 
   it "shows a busy server: figures, curves, workers, and the state of its requests" do
-    loads = %w[/ /broken /missing].zip([6, 1, 1]).map { |path, clients| Load.new(server.address, clients: clients, path: path).start }
+    loads = %w[/ /broken /missing].zip([6, 1, 1]).map { |path, clients| Load.new(server.address, clients: clients, path: path, pause: 0.01).start }
     page = open_page(width: 1300, height: 1500)
     assert_equal 200, page.goto(link).status
     page.wait("document.querySelectorAll('#tiles strong').length === 7")
@@ -359,7 +359,7 @@ class DashboardTest < BrowserCase
     own = start(files: { "handler.rb" => handler }, settings: settings, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
     # Enough connections that each thread gets some, because the kernel distributes them.
     16.times { connect(own).write(request("GET", "/waits")) }
-    loads = %w[/ /fails].map { |path| Load.new(own.address, clients: 1, path: path).start }
+    loads = %w[/ /fails].map { |path| Load.new(own.address, clients: 1, path: path, pause: 0.01).start }
     page = open_page(width: 1100, height: 1300)
     page.goto(link(own))
     page.wait("document.querySelectorAll('#tiles strong').length === 6 && document.querySelectorAll('#vms tr').length === 2")

@@ -31,7 +31,7 @@ module Fleets
 
   # Sends requests to all servers while the block runs.
   def under_load(servers, clients: 2)
-    loads = servers.map { |own| Load.new(own.address, clients:, path: "/").start }
+    loads = servers.map { |own| Load.new(own.address, clients:, path: "/", pause: 0.01).start }
     yield
   ensure
     loads&.each(&:stop)

@@ -292,7 +292,7 @@ class PauseTest < Case
 
   it "loses no request of any client in 30 pauses, while workers die and code is replaced" do
     own = launch_app(app: APP, workers: 2, threads: "2:2", settings: { reload: { keep: "0s", watch: "0s" } })
-    loads = [true, false].map { |keep| Load.new(own.address, clients: 8, path: "/", keep_alive: keep).start }
+    loads = [true, false].map { |keep| Load.new(own.address, clients: 8, path: "/", keep_alive: keep, pause: 0.01).start }
     wait_until("load") { loads.all? { |load| load.completed.size > 50 } }
     30.times do |number|
       assert_pauses(own, "--wait")

@@ -319,7 +319,7 @@ class ReloadShadowRailsTest < Case
   def with_clients(own, path)
     over = false
     met = []
-    client = Thread.new { met << get(path, to: own) until over }
+    client = Thread.new { met << get(path, to: own).tap { sleep 0.02 } until over }
     [yield, met.map { |one| one["x-version"] }, met]
   ensure
     over = true

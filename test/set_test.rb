@@ -221,7 +221,7 @@ class SetTest < Case
 
   it "changes settings 200 times under load without a failed request" do
     own = start(app: APP, workers: 2)
-    load = Load.new(own.address, clients: 8, path: "/").start
+    load = Load.new(own.address, clients: 8, path: "/", pause: 0.01).start
     200.times do |number|
       status, body = order(own, JSON.generate(values: ["limits.max_headers=#{50 + number}", "timeouts.keep_alive=#{60 + number}"]))
       assert_equal 200, status, body

@@ -48,7 +48,7 @@ class TopCommandTest < Case
 
   # Keeps four clients sending requests.
   def under_load(of = server, path: "/")
-    load = Load.new(of.address, clients: 4, path: path).start
+    load = Load.new(of.address, clients: 4, path: path, pause: 0.01).start
     yield
   ensure
     load&.stop

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Many keep-alive clients in one thread: each sends its next request as soon as it has the response.
+# Many keep-alive clients in one thread: each sends its next request as soon as it has the response, or after a pause.
 
 require "support/clock"
 require "support/connection"
@@ -13,8 +13,10 @@ class Load
   # All responses in the order of arrival, and all errors.
   attr_reader :completed, :errors
 
-  def initialize(address, clients:, path: "/", keep_alive: true)
+  # pause:: seconds of a client between a response and its next request; without one the machine has nothing left for others
+  def initialize(address, clients:, path: "/", keep_alive: true, pause: 0)
     @address = address
+    @pause = pause
     @count = clients
     @path = path
     @keep_alive = keep_alive
@@ -38,15 +40,28 @@ class Load
 
   private
 
-  Client = Struct.new(:number, :socket, :sent_at, :buffer)
+  # due:: when it sends its next request; nil while one is in progress
+  Client = Struct.new(:number, :socket, :sent_at, :buffer, :due)
 
   def run
     @open = {}
     @count.times { |number| open_client(number) }
     until @open.empty?
-      readable, = IO.select(@open.keys, nil, nil, 0.5)
+      readable, = IO.select(@open.keys, nil, nil, @pause.positive? ? @pause / 2 : 0.5)
       readable&.each { |socket| read(@open[socket]) }
+      @open.values.select { |client| client.due && (@stopping || client.due <= now) }.each { |client| go_on(client) }
     end
+  end
+
+  # Ends a pause.
+  def go_on(client)
+    return forget(client) if @stopping
+
+    client.due = nil
+    ask(client)
+  rescue SystemCallError => e
+    @errors << "client #{client.number}: #{e.message}"
+    forget(client)
   end
 
   def open_client(number)
@@ -88,6 +103,8 @@ class Load
     if @stopping || ends || !@keep_alive
       forget(client)
       open_client(client.number) unless @stopping
+    elsif @pause.positive?
+      client.due = now + @pause
     else
       ask(client)
     end
