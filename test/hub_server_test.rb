@@ -4,6 +4,7 @@
 
 require "json"
 require "support/any_cable_app"
+require "support/event_client"
 require "support/quic_go"
 require "support/redis_server"
 require "support/tls_case"
@@ -50,6 +51,33 @@ class HubServerTest < TlsCase
     assert_empty(late.received.map { |message| message["said"] }.compact)
     late.command("history", ROOM, history: { since: Time.now.to_i - 3600 })
     late.wait { late.messages.count { |message| message["type"] == "reject_history" } == 2 }
+  end
+
+  { "with a secret" => SECRET, "without a secret" => nil }.each do |how, secret|
+    it "lets every page listen to public streams, and to no others (#{how})" do
+      own = hub(settings: { hub: { public_streams: ["news", "room:*"], secret: secret, pubsub_whispers: true, broadcast_secret: "b" * 32,
+                                   rpc_secret: derived("rpc-cable") } })
+      publish = ->(text) { assert_status 201, broadcast(own, say(text), token: "b" * 32) }
+      channel = { channel: "$pubsub", stream_name: "room:1" }
+      one, other = Array.new(2) { listener(own, channel) }
+      page = EventClient.new(own, "/cable/events?stream=news&stream=room%3A1")
+      assert_equal 200, page.status
+      publish.call("all")
+      one.wait_for(identifier: JSON.generate(channel), message: { said: "all" })
+      page.wait_for('{"said":"all"}')
+      other.command("whisper", channel, data: { typing: true })
+      one.wait_for(message: { typing: true })
+      [{ channel: "$pubsub", stream_name: "room" }, { channel: "$pubsub", stream_name: "" }, { channel: "$pubsub", stream_name: "news", signed_stream_name: "x" },
+       { channel: "Turbo::StreamsChannel", stream_name: "news" }].each do |refused|
+        one.subscribe(refused)
+        one.wait_for(type: "reject_subscription", identifier: JSON.generate(refused))
+      end
+      assert_status 403, get("/cable/events?stream=room", to: own)
+      assert_status 403, get("/cable/events?stream=news&stream=other", to: own)
+      assert_status 403, get("/cable/events?stream=news&presence=x", to: own)
+    ensure
+      page&.close
+    end
   end
 
   it "keeps to its limits" do

@@ -125,7 +125,7 @@ class HubWhisperTest < TlsCase
     pubsub = { channel: "$pubsub", signed_stream_name: HubApp.signed("room:den") }
     turbo = pubsub.merge(channel: "Turbo::StreamsChannel")
     [true, false].each do |allowed|
-      own = hub(settings: { hub: { signed_whispers: allowed } })
+      own = hub(settings: { hub: { pubsub_whispers: allowed } })
       ann, bob = Array.new(2) { listener(own, pubsub) }
       page = listener(own, turbo)
       whisper(page, { typing: "page" }, turbo)

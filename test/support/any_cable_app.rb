@@ -21,10 +21,11 @@ module AnyCableApp
   # The token that AnyCable derives.
   def derived(phrase) = OpenSSL::HMAC.hexdigest("SHA256", SECRET, phrase)
 
+  # settings:: nil takes one away
   # upgradable:: a server that a new program can replace
   def hub(settings: {}, env: {}, files: {}, upgradable: false, **options)
     hub = { path: "/cable", rpc: "/_anycable", broadcast: "/_broadcast", secret: SECRET }
-    settings = { hub: hub, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
+    settings = { hub: hub, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other).compact }
     options = { settings: settings, workers: 2, leaves: %w[calls tmp],
                 env: { "RPC_TOKEN" => derived("rpc-cable") }.merge(env), files: { "config.ru" => File.read(SOURCE) }.merge(files), **options }
     upgradable ? launch(app: nil, **options) : start(**options)

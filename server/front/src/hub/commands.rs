@@ -22,15 +22,16 @@ use serde::Deserialize;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The channels whose only parameter is the signed name of a stream: that of `turbo_stream_from`, and that of AnyCable's clients.
+/// The channels whose only parameter is the name of a stream: that of `turbo_stream_from`, and that of AnyCable's clients.
 const TURBO: &str = "Turbo::StreamsChannel";
 const PUBSUB: &str = "$pubsub";
 
-/// The identifier of a subscription by a signed name.
+/// The identifier of a subscription without the app, by a signed name or by that of a public stream.
 #[derive(Deserialize)]
-struct SignedIdentifier {
+struct NamedStream {
     channel: String,
-    signed_stream_name: String,
+    signed_stream_name: Option<String>,
+    stream_name: Option<String>,
 }
 
 impl CableSocket {
@@ -112,7 +113,7 @@ impl CableSocket {
             if is_full {
                 return self.reject(identifier);
             }
-            match self.signed_stream(identifier) {
+            match self.named_stream(identifier) {
                 Some(Some((stream, takes_whispers))) => {
                     let whispers_to = takes_whispers.then(|| stream.clone());
                     self.add(identifier, None, &[stream], whispers_to.as_deref());
@@ -281,17 +282,19 @@ impl CableSocket {
         }
     }
 
-    /// Returns the stream of a subscription by a signed name and whether it takes whispers, or `Some(None)` if its signature is wrong; `None`
-    /// for all others.
-    fn signed_stream(&self, identifier: &str) -> Option<Option<(String, bool)>> {
-        let secret = self.local.hub.secret.as_ref()?;
-        let signed: SignedIdentifier = serde_json::from_str(identifier).ok()?;
-        let takes_whispers = match &*signed.channel {
-            TURBO => false,
-            PUBSUB => self.local.hub.signed_whispers,
+    /// Returns the stream of a subscription without the app and whether it takes whispers, or `Some(None)` if its signature is wrong or it is not
+    /// public; `None` for all other subscriptions.
+    fn named_stream(&self, identifier: &str) -> Option<Option<(String, bool)>> {
+        let hub = &self.local.hub;
+        let named: NamedStream = serde_json::from_str(identifier).ok()?;
+        let stream = match (&*named.channel, named.signed_stream_name, named.stream_name) {
+            (TURBO | PUBSUB, Some(signed), None) => hub.secret.as_ref()?.verify(&signed),
+            (PUBSUB, None, Some(name)) if !hub.public.is_empty() => {
+                Some(name).filter(|name| hub.public.has(name))
+            }
             _ => return None,
         };
-        Some(secret.verify(&signed.signed_stream_name).map(|stream| (stream, takes_whispers)))
+        Some(stream.map(|stream| (stream, named.channel == PUBSUB && hub.pubsub_whispers)))
     }
 
     fn knows(&self, identifier: &str) -> bool {

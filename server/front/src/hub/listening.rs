@@ -1,8 +1,8 @@
 //! The door of Server-Sent Events and long polling at `{hub.path}/events`.
 //!
-//! Why: a page that only listens needs no WebSocket, and no call to the app: the names of its streams are signed.
+//! Why: a page that only listens needs no WebSocket, and no call to the app: the names of its streams are signed, or public.
 //!
-//! Contract: only streams whose names are signed with `hub.secret` can be listened to. Without the secret the door is closed (404). A client is a member
+//! Contract: only streams whose names are signed with `hub.secret`, and those of `hub.public_streams`, can be listened to. Without both the door is closed (404). A client is a member
 //! of a stream only by a token that the app has signed for it.
 
 use super::door::{OtherOrigin, is_type, last_event_id, other_origin, preflight, refusal, wrong_method};
@@ -16,7 +16,6 @@ use cable::event::closing;
 use cable::event_id::{EventId, StreamSet};
 use cable::event_query::EventQuery;
 use cable::presence::PresenceJoin;
-use cable::signed::SignedNames;
 use handler::{Body, Exchange, Request, Response};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,9 +34,12 @@ impl LocalHub {
     /// Responds to a request for events.
     pub(super) async fn events(self: Rc<Self>, exchange: Exchange) -> Response {
         let request = &exchange.request;
-        let Some(secret) = &self.hub.secret else {
-            return refusal(404, "there are no events here, because hub.secret is not set");
-        };
+        if self.hub.secret.is_none() && self.hub.public.is_empty() {
+            return refusal(
+                404,
+                "there are no events here, because hub.secret is not set, and hub.public_streams names none",
+            );
+        }
         let other = match other_origin(request, &self.hub.origins) {
             Ok(other) => other,
             Err(origin) => {
@@ -47,7 +49,7 @@ impl LocalHub {
         let is_head = request.method() == b"HEAD";
         let mut response = match request.method() {
             b"OPTIONS" => preflight(other.is_some(), METHODS, ALLOWED_FIELDS),
-            b"GET" | b"HEAD" => match self.listening(request, secret) {
+            b"GET" | b"HEAD" => match self.listening(request) {
                 Err(refused) => *refused,
                 Ok((listening, polls)) if polls => poll::respond(&self, exchange, listening, is_head).await,
                 // A browser gives up after any other status, so a client that should come again gets an empty stream.
@@ -66,13 +68,16 @@ impl LocalHub {
     }
 
     /// Checks who listens to what. Returns whether it is a poll, too.
-    fn listening(&self, request: &Request, secret: &SignedNames) -> Result<(Listening, bool), Box<Response>> {
+    fn listening(&self, request: &Request) -> Result<(Listening, bool), Box<Response>> {
         let query = EventQuery::parse(request.query(), self.hub.max_subscriptions)
             .map_err(|why| Box::new(refusal(400, &why)))?;
-        let names = query.streams.iter().map(|signed| secret.verify(signed).map(Arc::from));
+        let names = query.streams.iter().map(|name| self.hub.stream_named(name).map(Arc::from));
         let Some(names) = names.collect::<Option<Vec<Arc<str>>>>() else {
             count(&self.hub.counts.rejected);
-            return Err(Box::new(refusal(403, "the name of a stream is not signed with hub.secret")));
+            return Err(Box::new(refusal(
+                403,
+                "the name of a stream is not signed with hub.secret, nor one of hub.public_streams",
+            )));
         };
         let id = last_event_id(request).or(query.last_event_id.as_deref().map(str::as_bytes));
         let id = id.map(|id| {
@@ -81,7 +86,7 @@ impl LocalHub {
         let polls = query.polls || prefers_json(request);
         let set = StreamSet::new(names);
         let member = match &query.presence {
-            Some(token) if request.method() != b"HEAD" => Some(self.member(token, secret, &set)?),
+            Some(token) if request.method() != b"HEAD" => Some(self.member(token, &set)?),
             _ => None,
         };
         let connection = ConnectionKey::of(request);
@@ -89,15 +94,13 @@ impl LocalHub {
     }
 
     /// Returns the member that a client is by its token.
-    fn member(
-        &self,
-        token: &str,
-        secret: &SignedNames,
-        set: &StreamSet,
-    ) -> Result<PresenceJoin, Box<Response>> {
+    fn member(&self, token: &str, set: &StreamSet) -> Result<PresenceJoin, Box<Response>> {
         let refused = |status, why: &str| {
             count(&self.hub.counts.rejected);
             Box::new(refusal(status, why))
+        };
+        let Some(secret) = &self.hub.secret else {
+            return Err(refused(403, "there is no presence here, because hub.secret is not set"));
         };
         let token = secret.presence(token, now_ms() / 1000).map_err(|why| refused(403, why))?;
         let Some(at) = set.place(&token.stream) else {

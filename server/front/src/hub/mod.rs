@@ -11,7 +11,7 @@
 //! 2. A thread has its own clients ([`local`], [`socket`]) and calls the app as ordinary requests of the one queue ([`call`]), at most
 //!    `hub.calls` of all threads at a time.
 //! 3. Processes of the app publish on a Unix socket ([`publish`]), and listen there if they hold WebSockets themselves ([`processes`]).
-//! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed.
+//! 4. Pages that only listen are no matter of the app ([`listening`], [`events`], [`poll`]): the names of their streams are signed, or public.
 //! 5. Publishers and subscribers of Mercure have a door of their own ([`mercure`]), and so have publishers in AnyCable's form ([`broadcasts`]); calls to
 //!    the app can have the form of AnyCable's gem ([`rpc`]).
 //! 6. With `hub.redis`, messages get their numbers from Redis, and reach the clients of all servers ([`shared`]). Members are shared as well.
@@ -54,6 +54,7 @@ use broadcasts::BroadcastDoor;
 use cable::event_id::{EventId, StreamSet};
 use given::{GivenSocket, Givers};
 
+use cable::public_streams::PublicStreams;
 use cable::signed::SignedNames;
 use cable::streams::{HistoryBounds, StreamMessage, StreamTable, ThreadIndex};
 use cable::whisper::Whisper;
@@ -127,6 +128,7 @@ pub(crate) struct SharedHub {
     /// How long a poll waits.
     poll: Duration,
     secret: Option<SignedNames>,
+    public: PublicStreams,
     /// Whether messages get their offsets from Redis.
     is_shared: bool,
     max_message: usize,
@@ -147,8 +149,8 @@ pub(crate) struct SharedHub {
     ordered: Mutex<Option<mpsc::UnboundedReceiver<DeskOrder>>>,
     present: PresentStreams,
     presence_claims: bool,
-    /// Whether clients may whisper to streams by a signed name.
-    signed_whispers: bool,
+    /// Whether clients may whisper to the streams of `$pubsub`.
+    pubsub_whispers: bool,
     /// The clients of the other program that are not adopted yet; one more while it may send others, which `has_all` says.
     adopting: AtomicUsize,
     has_all: AtomicBool,
@@ -216,6 +218,7 @@ impl SharedHub {
             poll: settings.hub.poll,
             is_shared: settings.hub.redis.is_some(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
+            public: PublicStreams::new(&settings.hub.public_streams),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,
             client_queue: size(settings.hub.client_queue),
@@ -231,7 +234,7 @@ impl SharedHub {
             orders,
             present: PresentStreams::new(settings),
             presence_claims: settings.hub.presence_claims,
-            signed_whispers: settings.hub.signed_whispers,
+            pubsub_whispers: settings.hub.pubsub_whispers,
             ordered: Mutex::new(Some(ordered)),
             calls: Semaphore::new(settings.hub.calls as usize),
             counts: HubCounts::default(),
@@ -329,6 +332,12 @@ impl SharedHub {
         let (mut streams, now) = (self.streams(), now_ms());
         let offsets: Vec<u64> = set.names().iter().map(|name| streams.position(name, now)).collect();
         EventId::text(streams.epoch(), set, &offsets)
+    }
+
+    /// Returns the stream that a page names: by a signed name, or by that of a public stream.
+    fn stream_named(&self, name: &str) -> Option<String> {
+        let signed = self.secret.as_ref().and_then(|secret| secret.verify(name));
+        signed.or_else(|| self.public.has(name).then(|| name.to_owned()))
     }
 
     fn streams(&self) -> MutexGuard<'_, StreamTable> {

@@ -1,8 +1,8 @@
 //! Whispers of clients to the others of a stream ([`cable::whisper`]): signs of typing, pointers, all that is worth nothing a moment later.
 //!
 //! Contract:
-//! 1. The app allows them for a stream of a channel (`stream_from …, whisper: true`), or `hub.signed_whispers` for all streams by a signed name
-//!    (`$pubsub`). A whisper of another subscription is a violation, and has no effect.
+//! 1. The app allows them for a stream of a channel (`stream_from …, whisper: true`), or `hub.pubsub_whispers` for all streams of the channel
+//!    `$pubsub`. A whisper of another subscription is a violation, and has no effect.
 //! 2. Only subscriptions that may whisper to the stream themselves get its whispers: pages that show its messages as HTML, as Turbo does, never show
 //!    one that a client has written.
 //! 3. The app learns nothing of them. They are not kept, not repeated, and lost for a client that reads slowly.

@@ -30,6 +30,7 @@ pub mod presence_event;
 pub mod presence_query;
 pub mod presence_token;
 pub mod process_listener;
+pub mod public_streams;
 pub mod publication;
 pub mod queue;
 pub mod rpc_key;

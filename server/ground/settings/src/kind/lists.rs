@@ -280,6 +280,29 @@ impl ValueKind<Vec<String>> for Origins {
     }
 }
 
+/// Names of streams of the hub, each with `*` at its end or none.
+pub(crate) struct StreamNames;
+
+impl ValueKind<Vec<String>> for StreamNames {
+    fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
+        let name = |part: &Raw| {
+            // A star elsewhere is more likely a mistake than a part of a name.
+            let usable =
+                |text: &&str| !text.is_empty() && text.find('*').is_none_or(|at| at + 1 == text.len());
+            part.text().filter(usable).map(str::to_owned).or_mistake()
+        };
+        raw.parts().iter().map(name).collect()
+    }
+
+    fn expected(&self) -> String {
+        "a list of names of streams such as \"news\", with * only at an end as in \"chat/*\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
 pub(crate) struct RequestPaths;
 
 impl ValueKind<Vec<String>> for RequestPaths {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::entry::{Category, bare, long};
 use super::section::section;
 use crate::kind::Completion;
-use crate::kind::lists::Origins;
+use crate::kind::lists::{Origins, StreamNames};
 use crate::kind::numbers::{Count, Period, Size};
 use crate::kind::texts::{Path, RedisUrl, RequestPath, Switch, TicketSecret};
 use crate::kind::wrappers::{Maybe, OrOff};
@@ -33,6 +33,14 @@ section! { Category::Hub;
         more: "The same as Turbo.signed_stream_verifier_key in the app. Events and polls need it.",
         secret: true,
         known_as: &["anycable_secret", "turbo_streams_secret"],
+    }
+    /// Streams to which every page may listen without a signature
+    public_streams: Vec<String> = StreamNames, {
+        key: "hub.public_streams",
+        flags: &[long("hub-public-streams", "NAMES")],
+        default: "",
+        default_shown: Some("none: names are signed, or the app checks them"),
+        more: "Such as news, or chat/* for all that begin with chat/. For AnyCable's channel $pubsub, events and polls.",
     }
     /// Other origins whose pages may listen to events and poll
     origins: Vec<String> = Origins, {
@@ -185,12 +193,12 @@ section! { Category::Hub;
         default: "false",
         more: "Without it the app says who a client is: by join_presence in the channel, or by a presence token.",
     }
-    /// Clients may whisper to streams by a signed name
-    signed_whispers: bool = Switch, {
-        key: "hub.signed_whispers",
-        flags: &[bare("hub-signed-whispers", "true")],
+    /// Clients of the channel $pubsub may whisper
+    pubsub_whispers: bool = Switch, {
+        key: "hub.pubsub_whispers",
+        flags: &[bare("hub-pubsub-whispers", "true")],
         default: "false",
-        more: "Only by the channel $pubsub of AnyCable's clients; channels of the app say so by `whisper: true`.",
+        more: "To the stream by whose name, signed or public, they have subscribed. Channels of the app say so by `whisper: true`.",
         known_as: &["streams_whisper"],
     }
     /// Maximum size of a message from a client
