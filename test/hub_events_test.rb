@@ -50,16 +50,6 @@ class HubEventsTest < TlsCase
     end)
   RUBY
 
-  def setup
-    super
-    @clients = []
-  end
-
-  def teardown
-    @clients&.each(&:close)
-    super
-  end
-
   # upgradable:: a server that a new program can replace
   def hub(settings: {}, env: {}, upgradable: false, **options)
     settings = { hub: { path: "/cable" }, reload: { watch: "0s", keep: "0s" } }.merge(settings) { |_, one, other| one.merge(other) }
@@ -76,8 +66,7 @@ class HubEventsTest < TlsCase
   def fresh(own, streams = "room") = address(own, streams).sub(/&last_event_id=[^&]*/, "")
 
   def listener(own, path = fresh(own), **options)
-    EventClient.new(own, path, **options).tap do |one|
-      @clients << one
+    closed_at_end(EventClient.new(own, path, **options)).tap do |one|
       assert_equal 200, one.status
       one.wait { one.last_id }
     end
@@ -107,7 +96,7 @@ class HubEventsTest < TlsCase
       again = listener(own, version: version, fields: { "Last-Event-ID" => first.id })
       again.wait_for("")
       assert_equal ['{"said":"two"}', ""], again.data
-      @clients.each(&:close)
+      [one, again].each(&:close)
       wait_until("the listeners to be gone") { own.stats["hub"].values_at("event_listeners", "subscriptions") == [0, 0] }
     end
   end

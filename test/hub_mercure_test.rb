@@ -22,11 +22,6 @@ class HubMercureTest < Case
 
   def setup
     firebrick_only
-    @clients = []
-  end
-
-  def teardown
-    @clients&.each(&:close)
   end
 
   def hub(settings: {}, **options)
@@ -49,8 +44,7 @@ class HubMercureTest < Case
   def subscriber(own, *topics, rights: [], last: nil, query: {}, fields: {}, **options)
     fields = { "Authorization" => "Bearer #{token(mercure: { subscribe: rights })}" }.merge(fields).compact
     path = "#{PATH}?#{URI.encode_www_form(topics.map { |topic| ['topic', topic] } + query.to_a)}"
-    EventClient.new(own, path, fields: last ? fields.merge("Last-Event-ID" => last) : fields, **options).tap do |one|
-      @clients << one
+    closed_at_end(EventClient.new(own, path, fields: last ? fields.merge("Last-Event-ID" => last) : fields, **options)).tap do |one|
       one.wait { one.retry } if one.status == 200
     end
   end

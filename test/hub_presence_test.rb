@@ -26,12 +26,6 @@ class HubPresenceTest < TlsCase
   def setup
     super
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
-    @clients = []
-  end
-
-  def teardown
-    @clients&.each(&:close)
-    super
   end
 
   def hub(settings: {}, **options)
@@ -40,10 +34,7 @@ class HubPresenceTest < TlsCase
 
   # A client that is subscribed.
   def client(own, user, channel = ROOM, subscribing: {}, protocol: CableClient::EXTENDED, **options)
-    CableClient.new(own, path: "/cable?user=#{user}", protocol: protocol, **options).tap do |one|
-      @clients << one
-      one.subscribed(channel, **subscribing)
-    end
+    closed_at_end(CableClient.new(own, path: "/cable?user=#{user}", protocol: protocol, **options)).subscribed(channel, **subscribing)
   end
 
   # The events of members that a client has got, in short.
@@ -309,8 +300,7 @@ class HubPresenceTest < TlsCase
     own = hub(env: { "FIREBRICK_HUB_SECRET" => SECRET })
     watcher = client(own, "eve", { channel: "$pubsub", signed_stream_name: sign('"room:1"') })
     path = ->(**more) { "/cable/events?#{URI.encode_www_form(stream: sign('"room:1"'), **more)}" }
-    one = EventClient.new(own, path.call(presence: token("room:1", "ann", { "name" => "Ann" })))
-    @clients << one
+    one = closed_at_end(EventClient.new(own, path.call(presence: token("room:1", "ann", { "name" => "Ann" }))))
     event = one.wait { one.events.find { |known| known.type == "presence" } }
     assert_equal({ "type" => "join", "id" => "ann", "info" => { "name" => "Ann" } }, JSON.parse(event.data))
     wait_for_events(watcher, "join ann")
@@ -343,8 +333,7 @@ class HubPresenceTest < TlsCase
     files = Dir.children(folder).to_h { |name| [name, File.read(File.join(folder, name))] }
     own = start(files: files, settings: File.read(File.join(folder, "firebrick.toml")), workers: 1, leaves: %w[tmp], env: { "FIREBRICK_HUB_SECRET" => SECRET })
     data = JSON.parse(get("/?name=%3Ci%3EAnn", to: own).body[/const \{ me, members, events \} = (.*);$/, 1])
-    one = EventClient.new(own, data["events"])
-    @clients << one
+    one = closed_at_end(EventClient.new(own, data["events"]))
     event = one.wait { one.events.find { |known| known.type == "presence" } }
     assert_equal({ "type" => "join", "id" => data["me"], "info" => { "name" => "<i>Ann" } }, JSON.parse(event.data))
     again = get("/?name=Eve", to: own, headers: { "Cookie" => "visitor=#{data['me']}" })

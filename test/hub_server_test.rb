@@ -60,7 +60,7 @@ class HubServerTest < TlsCase
       publish = ->(text) { assert_status 201, broadcast(own, say(text), token: "b" * 32) }
       channel = { channel: "$pubsub", stream_name: "room:1" }
       one, other = Array.new(2) { listener(own, channel) }
-      page = EventClient.new(own, "/cable/events?stream=news&stream=room%3A1")
+      page = closed_at_end(EventClient.new(own, "/cable/events?stream=news&stream=room%3A1"))
       assert_equal 200, page.status
       publish.call("all")
       one.wait_for(identifier: JSON.generate(channel), message: { said: "all" })
@@ -75,8 +75,6 @@ class HubServerTest < TlsCase
       assert_status 403, get("/cable/events?stream=room", to: own)
       assert_status 403, get("/cable/events?stream=news&stream=other", to: own)
       assert_status 403, get("/cable/events?stream=news&presence=x", to: own)
-    ensure
-      page&.close
     end
   end
 

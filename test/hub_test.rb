@@ -26,17 +26,9 @@ class HubTest < TlsCase
   def setup
     super
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
-    @clients = []
   end
 
-  def teardown
-    @clients.each(&:close)
-    super
-  end
-
-  def client(own, **options)
-    CableClient.new(own, **options).tap { |one| @clients << one }
-  end
+  def client(own, **options) = closed_at_end(CableClient.new(own, **options))
 
   # A client that is subscribed to the room.
   def listener(own, channel = ROOM, **options)

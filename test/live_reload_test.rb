@@ -23,12 +23,6 @@ class LiveReloadTest < Case
 
   def setup
     firebrick_only
-    @clients = []
-  end
-
-  def teardown
-    @clients&.each(&:close)
-    super
   end
 
   def site(*flags, files: FILES, **options) = start(files: files, args: flags, leaves: %w[new.html later.html .hidden], **options)
@@ -37,8 +31,7 @@ class LiveReloadTest < Case
 
   # The paths of the changes that a client has heard of.
   def changes(own)
-    client = EventClient.new(own, "/.firebrick/live")
-    @clients << client
+    client = closed_at_end(EventClient.new(own, "/.firebrick/live"))
     # The first look at the folder.
     sleep 0.5
     yield
@@ -125,8 +118,7 @@ class LiveReloadTest < Case
 
   it "ends at once although a page listens, and lets pages listen again after a change of the rules" do
     own = site("--live-reload", files: FILES.merge("static.json" => "{}"))
-    first = EventClient.new(own, "/.firebrick/live")
-    @clients << first
+    closed_at_end(EventClient.new(own, "/.firebrick/live"))
     sleep 0.5
     write(own, "static.json", JSON.generate(headers: { "/**" => { "X-A" => "1" } }))
     wait_until("the new rules", within: 20) { get("/a/c.txt", to: own)["x-a"] == "1" }

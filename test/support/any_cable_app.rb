@@ -13,11 +13,6 @@ module AnyCableApp
   SECRET = "0123456789abcdef" * 4
   ROOM = { channel: "RoomChannel", room: "1" }.freeze
 
-  def teardown
-    @clients&.each(&:close)
-    super
-  end
-
   # The token that AnyCable derives.
   def derived(phrase) = OpenSSL::HMAC.hexdigest("SHA256", SECRET, phrase)
 
@@ -31,10 +26,7 @@ module AnyCableApp
     upgradable ? launch(app: nil, **options) : start(**options)
   end
 
-  def client(own, user: "ann", **options)
-    (@clients ||= []) << (one = CableClient.new(own, path: "/cable?user=#{user}", **options))
-    one
-  end
+  def client(own, user: "ann", **options) = closed_at_end(CableClient.new(own, path: "/cable?user=#{user}", **options))
 
   # A client that is subscribed.
   def listener(own, channel = ROOM, **options)

@@ -134,8 +134,11 @@ class Case < Minitest::Test
 
   # Opens a connection that is closed after the test.
   def connect(to = server, **options)
-    Connection.new(to.address, **options).tap { |connection| @connections << connection }
+    closed_at_end(Connection.new(to.address, **options))
   end
+
+  # Closes a client when the test has ended. Returns it.
+  def closed_at_end(client) = client.tap { @connections << client }
 
   # Sends one request on a new connection and returns the response.
   def ask(bytes, to: server, method: nil)
