@@ -6,7 +6,7 @@
 //! 2. Only subscriptions that may whisper to the stream themselves get its whispers: pages that show its messages as HTML, as Turbo does, never show
 //!    one that a client has written.
 //! 3. The app learns nothing of them. They are not kept, not repeated, and lost for a client that reads slowly.
-//! 4. A client has [`PAUSE`] for each, longer for a stream with many listeners; meanwhile its other commands wait.
+//! 4. A client waits for [`pause`] after each, so that one client cannot make the server send without bound; meanwhile its other commands wait.
 
 use super::local::HubClient;
 use super::session::HubSubscription;
@@ -17,9 +17,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that a client has to wait after a whisper: once, and once more for so many listeners.
+/// The least time between two whispers of a client: once, and once more for so many listeners.
 const PAUSE: Duration = Duration::from_millis(20);
 const LISTENERS: u32 = 1_000;
+/// The most bytes in a second that the server sends to all listeners for one client.
+const BYTES: u32 = 16 << 20;
+
+/// Returns how long a client waits after a whisper of so many bytes to so many listeners.
+fn pause(bytes: usize, listeners: u32) -> Duration {
+    let sending = bytes as f64 * f64::from(listeners) / f64::from(BYTES);
+    (PAUSE * (1 + listeners / LISTENERS)).max(Duration::from_secs_f64(sending))
+}
 
 impl CableSocket {
     /// Passes a client's whisper on.
@@ -34,7 +42,7 @@ impl CableSocket {
         let Some(whisper) = whisper else { return count(&hub.counts.violations) };
         hub.caught_up().await;
         let listeners = hub.whisper(&Arc::new(whisper));
-        tokio::time::sleep(PAUSE * (1 + listeners / LISTENERS)).await;
+        tokio::time::sleep(pause(message.len(), listeners)).await;
     }
 
     /// Lets a subscription whisper to this one of its streams, and to no other.
@@ -82,5 +90,17 @@ impl SharedHub {
             }
         }
         listeners.iter().map(|(_, listeners)| listeners).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_waits_for_what_it_makes_the_server_send() {
+        let waits = |bytes, listeners| pause(bytes, listeners).as_millis();
+        assert_eq!([waits(60, 0), waits(60, 3), waits(60, 999), waits(60, 1_000)], [20, 20, 20, 40]);
+        assert_eq!([waits(60, 10_000), waits(64 << 10, 100), waits(64 << 10, 10_000)], [220, 390, 39_062]);
     }
 }
