@@ -62,7 +62,7 @@ class DeployTest < Minitest::Test
     assert_equal WORKERS, found.dig("plan", "workers")
     # Random arrivals: about RATE in a second.
     assert_includes (RATE / 2)..(RATE * 2), found.dig("summary", "requests")
-    assert_equal 0, found.dig("summary", "errors")
+    assert_equal 0, found.dig("summary", "errors"), found
   end
 
   # Flags in the README exist in the program.
