@@ -7,7 +7,6 @@ require "open3"
 require "support/cable_client"
 require "support/hub_app"
 require "support/tls_case"
-require "support/redis_server"
 $LOAD_PATH.push(File.expand_path("../worker/lib", __dir__))
 require "firebrick/hub/listener"
 require "firebrick/hub/publisher"
@@ -19,7 +18,6 @@ class HubTest < TlsCase
   parallel!(slow: true)
 
   include HubApp
-  include RedisServer
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
 

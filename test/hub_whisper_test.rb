@@ -20,10 +20,6 @@ class HubWhisperTest < TlsCase
 
   def whisper(one, data, channel = DEN) = one.command("whisper", channel, data: data)
 
-  def publish(own, message, stream: "room:den")
-    assert_status 201, broadcast(own, { stream: stream, data: JSON.generate(message) })
-  end
-
   # The whispers that clients have got by now: those before a message that all get.
   def heard(own, *clients, stream: "room:den")
     @ends = (@ends || 0) + 1

@@ -149,7 +149,7 @@ class MemoryTest < MemoryCase
       clients += %w[/small /chunked /long].map { |path| Array.new(4) { stalled(own, path, 50) } }
       clients << Array.new(20) { connect(own, receive_buffer: 8192).write(request("GET", "/long")) }
       beside_busy_programs(3) do
-        waits = Array.new(6) do
+        waits = Array.new(12) do
           sleep 1
           elapsed do
             assert_equal("quick", until_served { get_at_last(own) })

@@ -8,7 +8,7 @@ require "support/browser_case"
 require "support/case"
 
 PROFILE_APP = <<~'RUBY'
-  require "digest"
+  require "digest/sha2" # With its library: the first digest would load it, by a frame that has its path as name and file.
 
   LOCK = Mutex.new
   BIG = "x" * (4 << 20)
@@ -195,8 +195,7 @@ class ProfileTest < Case
     # The C extension keeps the GVL, so the others wait.
     hash = busy.sum { |stack, state| state == "runs" && stack && busy.names(stack).any? { |name| name.include?("digest") } }
     assert_operator hash, :>, 0, "the function in C is named"
-    assert_empty busy.document["frames"].select { |frame| frame["file"] && frame["name"].match?(/digest|update|sleep/) && frame["file"] != frame["name"] },
-                 "functions in C have no file, unless it is one that Ruby loads"
+    assert_empty busy.document["frames"].select { |frame| frame["file"] && frame["name"].match?(/digest|update|sleep/) }, "functions in C have no file"
     assert_operator in_hot[busy, "runs"], :>, 0
     assert_operator in_hot[busy, "gvl"], :>, 0, "the hot method waits for the GVL behind the C extension"
   end

@@ -33,6 +33,11 @@ module AnyCableApp
     client(own, **options).subscribed(channel)
   end
 
+  # Publishes a message.
+  def publish(own, message, stream: "room:1")
+    assert_status 201, broadcast(own, { stream: stream, data: JSON.generate(message) })
+  end
+
   # Publishes by HTTP in AnyCable's form.
   def broadcast(own, json, token: derived("broadcast-cable"), method: :post, **headers)
     json = JSON.generate(json) unless json.is_a?(String)

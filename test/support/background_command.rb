@@ -21,9 +21,6 @@ class BackgroundCommand
     wait
   end
 
-  # Ends it as Ctrl-C does.
-  def interrupt = Process.kill("INT", @io.pid)
-
   # Waits for its end.
   def wait(within: 60)
     @reader.join(within) or raise Minitest::Assertion, "the command still runs after #{within} s:\n#{output}"

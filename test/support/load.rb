@@ -60,8 +60,7 @@ class Load
     client.due = nil
     ask(client)
   rescue SystemCallError => e
-    @errors << "client #{client.number}: #{e.message}"
-    forget(client)
+    failed(client, e.message)
   end
 
   def open_client(number)
@@ -85,8 +84,7 @@ class Load
     client.buffer << piece
     complete(client) if complete?(client.buffer)
   rescue SystemCallError => e
-    @errors << "client #{client.number}: #{e.message}"
-    forget(client)
+    failed(client, e.message)
   end
 
   # Responses of these tests have a Content-Length or end the connection.
@@ -111,7 +109,11 @@ class Load
   end
 
   def lost(client)
-    @errors << "client #{client.number}: closed without a response; received #{client.buffer.inspect}"
+    failed(client, "closed without a response; received #{client.buffer.inspect}")
+  end
+
+  def failed(client, why)
+    @errors << "client #{client.number}: #{why}"
     forget(client)
   end
 

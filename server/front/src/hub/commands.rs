@@ -288,7 +288,7 @@ impl CableSocket {
         let hub = &self.local.hub;
         let named: NamedStream = serde_json::from_str(identifier).ok()?;
         let stream = match (&*named.channel, named.signed_stream_name, named.stream_name) {
-            (TURBO | PUBSUB, Some(signed), None) => hub.secret.as_ref()?.verify(&signed),
+            (TURBO | PUBSUB, Some(signed), _) => hub.secret.as_ref()?.verify(&signed),
             (PUBSUB, None, Some(name)) if !hub.public.is_empty() => {
                 Some(name).filter(|name| hub.public.has(name))
             }

@@ -167,18 +167,18 @@ impl Supervisor {
     }
 
     fn close(&mut self, serial: Serial, leaves: Option<Generation>) -> Option<Change> {
+        if let Some(worker) = self.workers.get(&serial) {
+            // Before the worker has an order: its WebSockets are closed as those of a worker that leaves, however soon it ends.
+            self.shared.dispatch(worker.pool).pass_over(serial, PassReason::Leaving);
+        }
         let failed = leaves.and_then(|generation| {
             let e = self.leave_template(serial, generation).err()?;
             let usable = Err(format!("no socket for its template: {e}"));
             Some(Change::Template { generation, usable })
         });
-        let worker = self.workers.get(&serial);
-        if let Some(worker) = worker {
-            // Known before the worker is: its WebSockets are closed as those of a worker that leaves, however soon it ends.
-            self.shared.dispatch(worker.pool).pass_over(serial, PassReason::Leaving);
-        }
         self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
-        if let Some(template) = worker.and_then(|worker| self.templates.get(&worker.generation)) {
+        let generation = self.workers.get(&serial).map(|worker| worker.generation);
+        if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
             template.process.dismiss(serial);
         }
         failed

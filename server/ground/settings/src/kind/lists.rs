@@ -252,23 +252,29 @@ impl ValueKind<Vec<Cidr>> for Networks {
     }
 }
 
+/// Reads a list of texts that are all usable.
+fn texts_that(raw: &Raw, is_usable: impl Fn(&str) -> bool) -> Result<Vec<String>, Mistake> {
+    let one = |part: &Raw| part.text().filter(|text| is_usable(text)).map(str::to_owned).or_mistake();
+    raw.parts().iter().map(one).collect()
+}
+
+fn has_star_only_at_end(text: &str) -> bool {
+    !text.strip_suffix('*').unwrap_or(text).contains('*')
+}
+
 /// Origins of pages (RFC 6454), without a trailing slash; `*` is any.
 pub(crate) struct Origins;
 
 impl ValueKind<Vec<String>> for Origins {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
-        let origin = |part: &Raw| {
-            let usable = |text: &&str| {
-                let host = text.strip_prefix("https://").or(text.strip_prefix("http://"));
-                let is_host = |host: &str| {
-                    !host.is_empty()
-                        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]_".contains(&byte))
-                };
-                *text == "*" || host.is_some_and(is_host)
+        texts_that(raw, |text| {
+            let host = text.strip_prefix("https://").or(text.strip_prefix("http://"));
+            let is_host = |host: &str| {
+                !host.is_empty()
+                    && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]_".contains(&byte))
             };
-            part.text().filter(usable).map(str::to_owned).or_mistake()
-        };
-        raw.parts().iter().map(origin).collect()
+            text == "*" || host.is_some_and(is_host)
+        })
     }
 
     fn expected(&self) -> String {
@@ -285,13 +291,8 @@ pub(crate) struct StreamNames;
 
 impl ValueKind<Vec<String>> for StreamNames {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
-        let name = |part: &Raw| {
-            // A star elsewhere is more likely a mistake than a part of a name.
-            let usable =
-                |text: &&str| !text.is_empty() && text.find('*').is_none_or(|at| at + 1 == text.len());
-            part.text().filter(usable).map(str::to_owned).or_mistake()
-        };
-        raw.parts().iter().map(name).collect()
+        // A star elsewhere is more likely a mistake than a part of a name.
+        texts_that(raw, |text| !text.is_empty() && has_star_only_at_end(text))
     }
 
     fn expected(&self) -> String {
@@ -307,12 +308,7 @@ pub(crate) struct RequestPaths;
 
 impl ValueKind<Vec<String>> for RequestPaths {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
-        let path = |part: &Raw| {
-            let valid =
-                |text: &&str| text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-            part.text().filter(valid).map(str::to_owned).or_mistake()
-        };
-        raw.parts().iter().map(path).collect()
+        texts_that(raw, |text| text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic()))
     }
 
     fn expected(&self) -> String {
@@ -362,8 +358,7 @@ pub(crate) struct RequestPatterns;
 impl ValueKind<Vec<String>> for RequestPatterns {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let paths = RequestPaths.read(raw)?;
-        let star = |path: &String| path.strip_suffix('*').unwrap_or(path).contains('*');
-        if paths.iter().any(star) { Err(Mistake::default()) } else { Ok(paths) }
+        if paths.iter().all(|path| has_star_only_at_end(path)) { Ok(paths) } else { Err(Mistake::default()) }
     }
 
     fn expected(&self) -> String {
