@@ -4,10 +4,13 @@
 
 require "json"
 require "support/case"
+require "support/visits"
 
 # Requires Active Record and SQLite (apt-get install ruby-activerecord ruby-sqlite3).
 class AdviceTest < Case
   parallel!
+
+  include Visits
 
   CONFIG = <<~'RUBY'
     require "active_record"
@@ -30,7 +33,7 @@ class AdviceTest < Case
       env["firebrick.route"] = "pages##{env["PATH_INFO"].delete("/")}"
       [200, {}, [Pages.public_send(env["PATH_INFO"].delete("/")).to_s]]
     ensure
-      ActiveRecord::Base.clear_active_connections!
+      ActiveRecord::Base.connection_handler.clear_active_connections!
     end)
   RUBY
 
@@ -82,15 +85,7 @@ class AdviceTest < Case
 
   # Makes so many requests of each page from as many clients as the server has threads.
   def visit(own, **pages)
-    requests = Queue.new(pages.flat_map { |page, count| [page] * count }.shuffle(random: Random.new(1)))
-    clients = Array.new(4) do
-      Thread.new do
-        while (page = requests.pop(true) rescue nil)
-          assert_status 200, get("/#{page}", to: own)
-        end
-      end
-    end
-    clients.each(&:join)
+    visit_all(own, pages.flat_map { |page, count| ["/#{page}"] * count }.shuffle(random: Random.new(1)), clients: 4)
     wait_until("all requests") { own.control("/routes")["routes"].sum { |one| one["requests"] } >= pages.values.sum }
   end
 

@@ -379,7 +379,7 @@ class HubEventsTest < TlsCase
   end
 
   it "puts the streams of a Rails page into it, from the moment of rendering" do
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     files = {
       "config/cable.yml" => "production: { adapter: firebrick }\n",
       "config/initializers/events.rb" => "Rails.application.routes.append { get 'live' => 'live#show' }\n",

@@ -2,11 +2,10 @@
 
 # The hub of the Mercure protocol: publishers and subscribers with tokens.
 
-require "base64"
 require "json"
-require "openssl"
 require "support/case"
 require "support/event_client"
+require "support/json_web_token"
 require "support/redis_server"
 require "support/web_socket"
 require "uri"
@@ -29,10 +28,7 @@ class HubMercureTest < Case
     start(app: APP, settings: settings, workers: 1, leaves: %w[tmp], **options)
   end
 
-  def token(secret: SECRET, header: { alg: "HS256", typ: "JWT" }, **claims)
-    signed = [header, claims].map { |part| Base64.urlsafe_encode64(JSON.generate(part), padding: false) }.join(".")
-    "#{signed}.#{Base64.urlsafe_encode64(OpenSSL::HMAC.digest('SHA256', secret, signed), padding: false)}"
-  end
+  def token(secret: SECRET, header: {}, **claims) = JsonWebToken.of(claims, secret, header)
 
   def publisher(*topics) = token(mercure: { publish: topics })
 

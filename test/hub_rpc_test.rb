@@ -38,6 +38,8 @@ class HubRpcTest < Case
       other.wait_for(message: { count: 1, since: "1", user: "bob" })
       one.perform(ROOM, "say", text: "hi")
       [one, other].each { |each| each.wait_for(identifier: JSON.generate(ROOM), message: { said: "hi" }) }
+      other.perform(ROOM, "say_to_others", text: "of bob")
+      one.wait_for(message: { said: "of bob" })
       other.perform(ROOM, "move", room: "2")
       other.perform(ROOM, "count")
       other.wait_for(message: { count: 2 })
@@ -45,6 +47,7 @@ class HubRpcTest < Case
       one.wait_for(message: { said: "one" })
       other.wait_for(message: { said: "two" })
       refute_includes other.received, { "said" => "one" }
+      refute_includes other.received, { "said" => "of bob" }
       one.command("unsubscribe", ROOM)
       wait_until("the app to know") { calls(own).include?("unsubscribe ann 1") }
       other.close
@@ -105,6 +108,13 @@ class HubRpcTest < Case
     one.wait_for(type: "presence", message: { type: "join", id: "bob", info: { "name" => "bob" } })
     publisher = Firebrick::Hub::Publisher.new(own.path("tmp/firebrick-hub.sock"))
     assert_equal({ "ann" => { "name" => "ann" }, "bob" => { "name" => "bob" } }, publisher.presence("room:lobby"))
+    # A member of another stream than the channel's first.
+    porch = ROOM.merge(room: "porch")
+    one.subscribe(porch)
+    one.wait_for(type: "presence", identifier: JSON.generate(porch), message: { type: "join", id: "ann" })
+    { "yard" => { "ann" => {} }, "room:porch" => {} }.each { |stream, members| assert_equal members, publisher.presence(stream) }
+    one.perform(porch, "leave")
+    one.wait_for(type: "presence", identifier: JSON.generate(porch), message: { type: "leave", id: "ann" })
   end
 
   it "says which setting is wrong" do

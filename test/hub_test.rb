@@ -21,11 +21,6 @@ class HubTest < TlsCase
 
   ROOM = { channel: "LiveChannel", room: "1" }.freeze
 
-  def setup
-    super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
-  end
-
   def client(own, **options) = closed_at_end(CableClient.new(own, **options))
 
   # A client that is subscribed to the room.
@@ -69,6 +64,8 @@ class HubTest < TlsCase
     other = listener(own, path: "/cable?user=bob")
     other.perform(ROOM, "say", text: "hi")
     [one, other].each { |each| each.wait_for(identifier: JSON.generate(ROOM), message: { "said" => "hi" }) }
+    other.perform(ROOM, "say_to_others", text: "of bob")
+    one.wait_for(message: { said: "of bob" })
     other.perform(ROOM, "move", room: "2")
     # The calls of a client are in order; those of others may overtake them.
     other.perform(ROOM, "count")
@@ -78,6 +75,7 @@ class HubTest < TlsCase
     other.wait_for(message: { said: "two" })
     one.wait_for(message: { said: "one" })
     refute_includes other.received, { "said" => "one" }
+    refute_includes other.received, { "said" => "of bob" }
     other.perform(ROOM, "stop")
     other.perform(ROOM, "count")
     other.wait_for(message: { count: 2 })

@@ -20,7 +20,6 @@ class HubTurboTest < BrowserCase
 
   def setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
     skip "Turbo is not here (script/setup test fetches it with npm)" unless File.exist?(TURBO)
   end
 
@@ -116,5 +115,29 @@ class HubTurboTest < BrowserCase
     pages.each { |page| page.wait("document.querySelector('turbo-cable-stream-source').hasAttribute('connected')", within: 30) }
     append("again", "cable")
     pages.each { |page| page.wait("document.querySelector('#cable li:last-child').innerText == 'again'") }
+  end
+
+  it "runs the example with a chat" do
+    folder = File.join(Server::ROOT, "examples/turbo-chat")
+    files = %w[config.ru chat.html].to_h { |name| [name, File.read(File.join(folder, name))] }
+    turbo = "node_modules/@hotwired/turbo/dist/turbo.es2017-esm.js"
+    files[turbo] = File.read(File.join(Server::ROOT, "test/npm", turbo))
+    own = start(files: files, settings: File.read(File.join(folder, "firebrick.toml")), workers: 2, leaves: %w[tmp messages.txt], env: { "FIREBRICK_HUB_SECRET" => SECRET })
+    pages = Array.new(2) { open_page }
+    pages.each { |page| page.send(:command, "Page.navigate", { url: own.url("/") }) }
+    wait_until("both to listen") { own.stats.dig("hub", "event_listeners") == 2 }
+    say = lambda do |page, text|
+      page.evaluate("(document.querySelector('input').value = #{text.to_json}, document.querySelector('form').requestSubmit(), 1)")
+      page.wait("document.querySelector('input').value == ''")
+    end
+    say.call(pages.first, "<b>one</b>")
+    assert_equal 0, own.command_line("reload", own.dir).last
+    say.call(pages.last, "two")
+    shown = "[...document.querySelectorAll('#messages li')].map((item) => item.textContent).join()"
+    [*pages, open_page.tap { |page| page.send(:command, "Page.navigate", { url: own.url("/") }) }].each { |page| page.wait("#{shown} == '<b>one</b>,two'") }
+    form = { "Content-Type" => "application/x-www-form-urlencoded" }
+    assert_status 422, post("/messages", "text=+", to: own, headers: form)
+    assert_status 200, post("/messages", "text=%C3%BC%FF", to: own, headers: form)
+    assert_includes get("/", to: own).body.b, "ü\u{fffd}</li>".b
   end
 end

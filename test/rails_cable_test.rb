@@ -14,7 +14,7 @@ class RailsCableTest < BrowserCase
 
   def setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
   end
 
   def cable(workers, *gems, **env)

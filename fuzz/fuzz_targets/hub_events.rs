@@ -2,6 +2,7 @@
 //! an event of its own.
 #![no_main]
 
+use cable::connection_token;
 use cable::event;
 use cable::event_id::{EventId, StreamSet};
 use cable::event_query::EventQuery;
@@ -27,6 +28,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let _ = MercureQuery::parse(input, 8);
+    let _ = connection_token::in_query(input, b"jid");
+    let _ = connection_token::in_protocols(input);
     if let Ok(update) = MercureUpdate::parse(input, "urn:uuid:1") {
         let payload = update.payload();
         assert!(MercureUpdate::has_id(&payload, &update.id));
@@ -34,7 +37,8 @@ fuzz_target!(|input: &[u8]| {
         assert!(update.event().ends_with(b"\n\n"));
     }
     let Ok(text) = std::str::from_utf8(input) else { return };
-    assert!(TokenKey::new("secret").verify(text, 0).is_err(), "no input knows the secret");
+    let key = TokenKey::new("secret");
+    assert!(key.rights(text, 0).is_err() && key.identifiers(text, 0).is_err(), "no input knows the secret");
     if let Some(id) = EventId::parse(text) {
         let _ = id.positions(&StreamSet::new(["a".into()]));
     }

@@ -19,6 +19,11 @@ module HubApp
     ActiveSupport::MessageVerifier.new(secret, digest: "SHA256", serializer: JSON).generate(name)
   end
 
+  def setup
+    super
+    rails_only
+  end
+
   # extra:: further files. upgradable:: a server that a new program can replace
   def hub(workers: 2, settings: {}, env: {}, extra: {}, upgradable: false, **options)
     names = Dir.glob("**/*", base: SOURCE).select { |file| File.file?(File.join(SOURCE, file)) }

@@ -103,7 +103,8 @@ module Bench
 
       private
 
-      def settings = "[hub]\npath = \"/cable\"\n[reload]\nwatch = \"0s\"\nkeep = \"0s\"\n"
+      # A connection beyond `max_connections` would take the place of a client.
+      def settings = "[hub]\npath = \"/cable\"\n[limits]\nmax_connections = 20000\n[reload]\nwatch = \"0s\"\nkeep = \"0s\"\n"
       def adapter = "firebrick"
       def environment = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(Program::ROOT, "worker/lib") }
       def command = [PROGRAM, "serve", dir, "-b", "tcp://127.0.0.1:#{port}", "-e", "production", "-w", "2", "-t", "5:5"]

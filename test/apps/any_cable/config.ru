@@ -14,8 +14,10 @@ PUBLISHER = Firebrick::Hub::Publisher.new(Firebrick::Hub::Publisher.path)
 
 # The methods of the service.
 class Rpc
-  def initialize(message)
+  # session:: of the client
+  def initialize(message, session)
     @message = message
+    @session = session
     @env = message.fetch("env")
     @url = @env.fetch("url")
     @headers = @env.fetch("headers")
@@ -57,6 +59,14 @@ class Rpc
     @reply[:transmissions] << confirmation
     let_whisper("room:#{@room}") if @room.start_with?("den")
     @reply[:presence] = { type: "join", id: user, info: JSON.generate(name: user) } if @room == "lobby"
+    join_yard if @room == "porch"
+  end
+
+  # As the gem does for `join_presence("yard", …)`.
+  def join_yard
+    @reply[:streams] << "yard"
+    @reply[:env][:istate]["$p"] = "yard"
+    @reply[:presence] = { type: "join", id: user }
   end
 
   def unsubscribe
@@ -68,13 +78,19 @@ class Rpc
     data = JSON.parse(@message.fetch("data"))
     case data["action"]
     when "count" then count
-    when "say" then PUBLISHER.broadcast(JSON.generate({ stream: "room:#{@room}", data: JSON.generate(said: data["text"]) }.merge(data["more"] || {})))
+    when "say" then say(data["text"], data["more"])
+    when "say_to_others" then say(data["text"], { meta: { exclude_socket: @session } })
     when "move" then @reply.update(stop_streams: true, streams: ["room:#{data['room']}"])
     when "whisper_to" then let_whisper("room:#{data['room']}")
     when "overhear" then @reply[:streams] << "room:#{data['room']}"
+    when "leave" then @reply[:presence] = { type: "leave", id: user }
     when "quit" then @reply[:disconnect] = true
     when "fail" then raise "an action failed"
     end
+  end
+
+  def say(text, more)
+    PUBLISHER.broadcast(JSON.generate({ stream: "room:#{@room}", data: JSON.generate(said: text) }.merge(more || {})))
   end
 
   def count
@@ -103,7 +119,7 @@ run(lambda do |env|
   next [401, { "content-type" => "text/plain" }, ["Unauthorized"]] unless env["HTTP_AUTHORIZATION"] == "Bearer #{TOKEN}"
 
   begin
-    reply = Rpc.new(JSON.parse(env["rack.input"].read)).public_send(kind)
+    reply = Rpc.new(JSON.parse(env["rack.input"].read), env["HTTP_X_ANYCABLE_META_SID"]).public_send(kind)
   rescue StandardError => e
     reply = { status: ERROR, error_msg: e.message }
   end

@@ -10,10 +10,11 @@
 use super::{SharedHub, count};
 use crate::app::App;
 use crate::whole_body;
+use cable::exclusion::{SessionId, session_text};
 use handler::{
     Client, Exchange, Fields, Handler, Incoming, Peer, Request, Response, Span, StayingClient, Trace, Version,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt::Display;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -47,6 +48,9 @@ const DROPPED: [&str; 12] = [
 pub(super) struct HubOrder<'a> {
     /// `connect`, `subscribe`, `perform`, `periodic`, `unsubscribe` or `disconnect`.
     pub(super) command: &'static str,
+    /// The client, as its welcome names it.
+    #[serde(serialize_with = "as_text")]
+    pub(super) session: SessionId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identifier: Option<&'a str>,
     /// The action, as the client has written it; or the place of a timer among those of its channel.
@@ -56,6 +60,10 @@ pub(super) struct HubOrder<'a> {
     pub(super) connection: &'a str,
     /// Identifier and state of each channel that is concerned.
     pub(super) channels: Vec<(&'a str, &'a str)>,
+}
+
+fn as_text<S: Serializer>(session: &SessionId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&session_text(*session))
 }
 
 /// The app's answer.
@@ -88,6 +96,9 @@ pub(super) struct HubAnswer {
     pub(super) needs_socket: Option<String>,
     /// Why the app has rejected the subscription, for the log.
     pub(super) error: Option<String>,
+    /// Not the app has answered, but the client's token.
+    #[serde(skip)]
+    pub(super) by_token: bool,
 }
 
 /// A change of the members that the app has made.

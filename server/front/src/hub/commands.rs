@@ -45,13 +45,14 @@ impl CableSocket {
             return self.close();
         }
         session.connection = answer.connection.unwrap_or_default();
+        session.by_token = answer.by_token;
         if let Some(remote) = answer.remote {
             self.local.listen_for_end(&remote, self.client.get());
             session.remote = Some(remote);
         }
     }
 
-    /// Ends the session: leaves all streams. The first call returns the order about the end.
+    /// Ends the session: leaves all streams. The first call returns the order about the end, if the app knows of the client.
     pub(super) fn leave_session(&self) -> Option<LastOrder> {
         let mut session = self.session.borrow_mut();
         if std::mem::replace(&mut session.left, true) {
@@ -66,7 +67,12 @@ impl CableSocket {
             self.leave_streams(&subscription);
             channels.extend(subscription.channel.map(|channel| (subscription.identifier, channel)));
         }
-        Some(LastOrder { connection: std::mem::take(&mut session.connection), channels })
+        let is_known = !session.by_token || !channels.is_empty();
+        is_known.then(|| LastOrder {
+            session: self.id,
+            connection: std::mem::take(&mut session.connection),
+            channels,
+        })
     }
 
     /// Carries a command or the run of a timer out.
@@ -250,6 +256,7 @@ impl CableSocket {
     ) -> Result<HubAnswer, ()> {
         let connection = self.session.borrow().connection.clone();
         let order = HubOrder {
+            session: self.id,
             command,
             identifier: Some(identifier),
             data,

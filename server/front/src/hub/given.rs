@@ -38,6 +38,9 @@ pub(super) struct SocketRecord {
     /// The app's state of the connection, and the stream on which it ends connections.
     pub(super) connection: Box<str>,
     pub(super) remote: Option<Box<str>>,
+    /// Not the app has let it in, but its token; an older program does not name it.
+    #[serde(default)]
+    pub(super) by_token: bool,
     pub(super) subscriptions: Vec<SubscriptionRecord>,
     pub(super) decoder: FrameDecoder,
     /// Bytes from the client that are not decoded, and bytes for it that are not sent.

@@ -1,13 +1,14 @@
 //! The opening of a WebSocket of the hub (RFC 6455 section 4.2; over HTTP/2 and HTTP/3 the protocols show the same).
 //!
-//! Contract: the app decides first. A connection that it refuses with a response gets that response; one that it rejects
+//! Contract: the app decides first, or the client's token ([`super::identification`]). A connection that it refuses with a response gets that response; one that it rejects
 //! (`reject_unauthorized_connection`) is opened, told so and closed, as Action Cable does.
 
-use super::call::{self, CallSource, HubOrder, NoAnswer};
+use super::call::{self, CallSource, HubAnswer, HubOrder, NoAnswer};
 use super::local::LocalHub;
 use super::socket::{CableSocket, SocketEnd};
 use cable::command::CableProtocol;
-use handler::{After, Body, Exchange, Failure, Fields, Request, Response};
+use cable::exclusion::SessionId;
+use handler::{After, Body, Client, Exchange, Failure, Fields, Request, Response};
 use http::websocket_accept;
 use std::rc::Rc;
 
@@ -40,24 +41,46 @@ impl LocalHub {
             return Failure::busy("the server is stopping").into_response();
         }
         let template = call::template(&exchange.request);
+        let identified = self.hub.identified(&exchange.request);
         let (client, trace) = (exchange.client.clone(), exchange.trace.clone());
         // The trace gets the request now.
         drop(exchange);
+        let session = fastrand::u64(..);
+        let answer = match identified {
+            Some(answer) => Ok(answer),
+            None => self.connected(&template, session, client).await,
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(refusal) => return *refusal,
+        };
+        let protocol = opening.protocol.unwrap_or(CableProtocol::Basic);
+        let socket = CableSocket::open(&self, CallSource::new(template, trace), protocol, session, answer);
+        opening.response(SocketEnd(socket))
+    }
+
+    /// Asks the app about a connection.
+    ///
+    /// # Errors
+    /// The response to the client.
+    async fn connected(
+        &self,
+        template: &Request,
+        session: SessionId,
+        client: Rc<dyn Client>,
+    ) -> Result<HubAnswer, Box<Response>> {
         let order = HubOrder {
             command: "connect",
+            session,
             identifier: None,
             data: None,
             connection: "",
             channels: Vec::new(),
         };
-        let answer = match call::ask(&self.hub, &self.app, &template, &order, Some(client)).await {
-            Ok(answer) => answer,
-            Err(NoAnswer::Response(response)) => return *response,
-            Err(NoAnswer::Failed(why)) => return Failure::app(502, format!("hub: {why}")).into_response(),
-        };
-        let protocol = opening.protocol.unwrap_or(CableProtocol::Basic);
-        let socket = CableSocket::open(&self, CallSource::new(template, trace), protocol, answer);
-        opening.response(SocketEnd(socket))
+        call::ask(&self.hub, &self.app, template, &order, Some(client)).await.map_err(|none| match none {
+            NoAnswer::Response(response) => response,
+            NoAnswer::Failed(why) => Box::new(Failure::app(502, format!("hub: {why}")).into_response()),
+        })
     }
 }
 

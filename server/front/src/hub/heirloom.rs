@@ -69,6 +69,7 @@ impl CableSocket {
             handshake: HandshakeRecord::of(&self.source.template()?),
             connection: session.connection.clone(),
             remote: session.remote.clone(),
+            by_token: session.by_token,
             subscriptions: subscriptions.collect(),
             decoder,
             unwritten,
@@ -232,8 +233,11 @@ impl LocalHub {
 impl CableSocket {
     /// Takes the session up again, and sends what was published since the client was given away.
     pub(super) fn take_up(self: &Rc<Self>, record: &mut SocketRecord) {
-        let mut session =
-            Session { connection: std::mem::take(&mut record.connection), ..Session::default() };
+        let mut session = Session {
+            connection: std::mem::take(&mut record.connection),
+            by_token: record.by_token,
+            ..Session::default()
+        };
         if let Some(remote) = record.remote.take() {
             self.local.listen_for_end(&remote, self.client.get());
             session.remote = Some(remote);

@@ -89,11 +89,11 @@ impl LocalHub {
             Box::new(refusal(404, "there is no Mercure hub here, because hub.mercure_secret is not set"))
         })?;
         let Some(token) = presented(request, in_query) else { return Ok(None) };
-        match key.verify(&token.text, now_ms() / 1000) {
+        match key.rights(&token.text, now_ms() / 1000) {
             Ok(rights) => Ok(Some((rights, token.by_cookie))),
-            Err(why) => {
+            Err(fault) => {
                 count(&self.hub.counts.rejected);
-                Err(Box::new(unauthorized(why)))
+                Err(Box::new(unauthorized(&fault.to_string())))
             }
         }
     }

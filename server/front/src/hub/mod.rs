@@ -19,7 +19,8 @@
 //! 8. The members of streams are state of the front, too ([`present`], [`presence`]), so they survive the workers, and go to the new program.
 //! 9. A channel that needs a WebSocket of the app's own makes the app serve those that come from then on, until the next reload ([`handed_back`]).
 //! 10. Clients whisper to each other without the app, where it allows that ([`whispers`]).
-//! 11. Without `hub.path` none of this exists.
+//! 11. A client that shows a token connects without the app ([`identification`]).
+//! 12. Without `hub.path` none of this exists.
 
 mod broadcasts;
 mod call;
@@ -30,6 +31,7 @@ mod given;
 mod handed_back;
 mod handshake;
 pub(crate) mod heirloom;
+mod identification;
 mod joining;
 mod listeners;
 mod listening;
@@ -53,6 +55,7 @@ pub(crate) use publish::Publishing;
 use broadcasts::BroadcastDoor;
 use cable::event_id::{EventId, StreamSet};
 use given::{GivenSocket, Givers};
+use identification::ConnectionTokens;
 
 use cable::public_streams::PublicStreams;
 use cable::signed::SignedNames;
@@ -128,6 +131,8 @@ pub(crate) struct SharedHub {
     /// How long a poll waits.
     poll: Duration,
     secret: Option<SignedNames>,
+    /// `None`: the app is asked about each connection.
+    tokens: Option<ConnectionTokens>,
     public: PublicStreams,
     /// Whether messages get their offsets from Redis.
     is_shared: bool,
@@ -218,6 +223,7 @@ impl SharedHub {
             poll: settings.hub.poll,
             is_shared: settings.hub.redis.is_some(),
             secret: settings.hub.secret.as_deref().map(SignedNames::new),
+            tokens: ConnectionTokens::new(settings),
             public: PublicStreams::new(&settings.hub.public_streams),
             max_message: size(settings.hub.max_message),
             max_subscriptions: settings.hub.max_subscriptions as usize,

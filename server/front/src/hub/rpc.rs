@@ -12,6 +12,7 @@
 
 use super::call::{self, AnsweredPresence, HubAnswer, HubOrder, NoAnswer};
 use cable::broadcast::end_stream;
+use cable::exclusion::session_text;
 use cable::rpc_key::{TokenPurpose, derived};
 use handler::Request;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 
 /// The key of a channel's state with the stream to which the client may whisper.
 const WHISPERS_TO: &str = "$w";
+/// The key with the stream in which the client is a member.
+const MEMBER_OF: &str = "$p";
 /// The part of a refusal that is logged, in bytes.
 const SHOWN: usize = 200;
 
@@ -28,6 +31,9 @@ const SHOWN: usize = 200;
 const OF_CLIENT: [&str; 4] = ["authorization", "cookie", "origin", "referer"];
 /// The beginning of fields with which AnyCable's server talks to its gem.
 const OF_ANYCABLE: &[u8] = b"x-anycable-";
+
+/// The field with the client's session, which is the client that `to_others` of the gem leaves out.
+const SESSION: &[u8] = b"X-AnyCable-Meta-Sid";
 
 /// The settings of calls in AnyCable's form.
 pub(super) struct RpcCalls {
@@ -136,6 +142,14 @@ impl RpcCalls {
         Some(RpcCalls { path, authorization: token.map(|token| format!("Bearer {token}").into()) })
     }
 
+    /// Returns the state of a connection with these identifiers that the gem has not been asked about, and the stream on which it ends such ones.
+    pub(super) fn connection(identifiers: String) -> (String, Option<String>) {
+        let stream = end_stream(&identifiers);
+        let connection = RpcConnection { identifiers, cstate: State::default() };
+        // Texts can always be written.
+        (serde_json::to_string(&connection).unwrap_or_default(), Some(stream))
+    }
+
     /// Returns the request of a call without its body.
     pub(super) fn request(&self, template: &Request, order: &HubOrder<'_>) -> Request {
         let target = format!("{}/{}", self.path, method_of(order.command));
@@ -149,6 +163,7 @@ impl RpcCalls {
         let peer = template.peer.clone();
         let mut request = call::template_of(path, path, query, template.authority(), fields, peer);
         (request.https, request.variables) = (template.https, template.variables.clone());
+        request.fields.push(SESSION, session_text(order.session).as_bytes());
         if let Some(authorization) = &self.authorization {
             request.fields.push(b"Authorization", authorization.as_bytes());
         }
@@ -158,8 +173,6 @@ impl RpcCalls {
     /// Returns the body of a call.
     pub(super) fn body(&self, template: &Request, order: &HubOrder<'_>) -> serde_json::Result<Vec<u8>> {
         let connection = connection_of(order)?;
-        let channel =
-            |text: &str| if text.is_empty() { Ok(State::default()) } else { serde_json::from_str(text) };
         let mut env = env_of(template);
         env.cstate = connection.cstate;
         let message = match method_of(order.command) {
@@ -172,8 +185,7 @@ impl RpcCalls {
                 RpcMessage::Disconnect { identifiers: connection.identifiers, subscriptions, env }
             }
             _ => {
-                let state = order.channels.first().map_or("", |(_, state)| *state);
-                env.istate = channel(state)?;
+                env.istate = channel_of(order)?;
                 RpcMessage::Command {
                     command: if order.command == "perform" { "message" } else { order.command },
                     identifier: order.identifier.unwrap_or_default(),
@@ -245,10 +257,14 @@ impl RpcCalls {
         }
         let istate = env.istate.unwrap_or_default();
         answer.whispers_to = istate.get(WHISPERS_TO).map(|stream| stream.as_str().into());
+        if let Some(presence) = response.presence {
+            let known = channel_of(order).map_err(unreadable)?;
+            let stream = istate.get(MEMBER_OF).or(known.get(MEMBER_OF)).map(|stream| stream.as_str().into());
+            answer.presence.extend(presence.change(stream));
+        }
         if let Some(state) = changed_channel(order, istate).map_err(unreadable)? {
             answer.channel = Some(state);
         }
-        answer.presence.extend(response.presence.and_then(RpcPresence::change));
         Ok(answer)
     }
 }
@@ -271,8 +287,8 @@ impl RpcResponse {
 }
 
 impl RpcPresence {
-    /// Returns the change; `None` for one that is not known.
-    fn change(self) -> Option<AnsweredPresence> {
+    /// Returns the change of the members of a stream; `None` for one that is not known.
+    fn change(self, stream: Option<Box<str>>) -> Option<AnsweredPresence> {
         let info = match &*self.kind {
             "join" => Some(match self.info.filter(|info| !info.is_empty()) {
                 None => Value::Object(serde_json::Map::new()),
@@ -281,7 +297,7 @@ impl RpcPresence {
             "leave" => None,
             _ => return None,
         };
-        Some(AnsweredPresence { stream: None, id: Some(self.id.into()), info })
+        Some(AnsweredPresence { stream, id: Some(self.id.into()), info })
     }
 }
 
@@ -310,13 +326,18 @@ fn connection_of(order: &HubOrder<'_>) -> serde_json::Result<RpcConnection> {
     }
 }
 
+/// Returns the state of the channel that is concerned.
+fn channel_of(order: &HubOrder<'_>) -> serde_json::Result<State> {
+    let state = order.channels.first().map_or("", |(_, state)| *state);
+    if state.is_empty() { Ok(State::default()) } else { serde_json::from_str(state) }
+}
+
 /// Returns the new state of the channel; `None` if it is as before. Each subscription gets one, by which it is known to be the app's.
 fn changed_channel(order: &HubOrder<'_>, changes: State) -> serde_json::Result<Option<Box<str>>> {
     if changes.is_empty() && order.command != "subscribe" {
         return Ok(None);
     }
-    let before = order.channels.first().map_or("", |(_, state)| *state);
-    let mut state = if before.is_empty() { State::default() } else { serde_json::from_str(before)? };
+    let mut state = channel_of(order)?;
     state.extend(changes);
     serde_json::to_string(&state).map(|state| Some(state.into()))
 }
@@ -364,7 +385,7 @@ mod tests {
             _ => (None, Vec::new()),
         };
         let data = (command == "perform").then_some("{\"action\":\"say\"}");
-        HubOrder { command, identifier, data, connection, channels }
+        HubOrder { command, session: 255, identifier, data, connection, channels }
     }
 
     fn template() -> Request {
@@ -397,10 +418,11 @@ mod tests {
         );
         let names: Vec<_> =
             request.fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        let expected: [(&[u8], &[u8]); 4] = [
+        let expected: [(&[u8], &[u8]); 5] = [
             (b"Host", b"shop.example"),
             (b"Remote_Addr", b"forged"),
             (b"X-Forwarded-Proto", b"https"),
+            (SESSION, b"00000000000000ff"),
             (b"Authorization", b"Bearer abc"),
         ];
         assert_eq!(names, expected.map(|(name, value)| (name.to_vec(), value.to_vec())));

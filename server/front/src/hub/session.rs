@@ -4,6 +4,7 @@ use super::call::{self, HubOrder};
 use super::local::LocalHub;
 use super::timers::ChannelTimers;
 use super::{count, uncount};
+use cable::exclusion::SessionId;
 use cable::presence::{PresenceJoin, SessionKey};
 use handler::Request;
 use std::rc::Rc;
@@ -16,6 +17,8 @@ pub(super) struct Session {
     /// The stream on which the app ends connections like this one.
     pub(super) remote: Option<Box<str>>,
     pub(super) subscriptions: Vec<HubSubscription>,
+    /// The client has connected by a token, so the app knows only of its channels.
+    pub(super) by_token: bool,
     /// The app knows of the end, or has refused the connection.
     pub(super) left: bool,
 }
@@ -57,6 +60,7 @@ pub(super) struct JoinedStream {
 
 /// The order about the end of a client.
 pub(super) struct LastOrder {
+    pub(super) session: SessionId,
     pub(super) connection: Box<str>,
     pub(super) channels: Vec<(Rc<str>, Box<str>)>,
 }
@@ -67,6 +71,7 @@ impl LastOrder {
             self.channels.iter().map(|(identifier, channel)| (&**identifier, &**channel)).collect();
         let order = HubOrder {
             command: "disconnect",
+            session: self.session,
             identifier: None,
             data: None,
             connection: &self.connection,

@@ -76,10 +76,11 @@ impl CableSocket {
         local: &Rc<LocalHub>,
         source: CallSource,
         protocol: CableProtocol,
+        id: SessionId,
         answer: HubAnswer,
     ) -> Rc<CableSocket> {
         let decoder = FrameDecoder::new(local.hub.max_message);
-        let socket = CableSocket::new(local, source, protocol, decoder, fastrand::u64(..));
+        let socket = CableSocket::new(local, source, protocol, decoder, id);
         if !answer.closed {
             socket.send(message::welcome(protocol, &session_text(socket.id)));
         }

@@ -37,18 +37,18 @@ pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32,
     Some((room, format!("{what} of {}", text::people::size(memory as f64, text::people::figure))))
 }
 
-/// Returns the number of event-loop threads for this machine. `workers`: whether it also runs workers.
+/// Returns the number of event-loop threads for this machine. `beside_workers`: workers need CPUs, too.
 ///
-/// With workers it is three quarters of the CPUs, because that is the front's share of the smallest request
+/// Then it is three quarters of the CPUs, because that is the front's share of the smallest request
 /// that Ruby answers. With more threads each turn of an event loop handles fewer requests; on two CPUs a
-/// second thread costs 9 to 17 % of CPU time per request.
-pub fn auto_front_threads(machine: &Machine, workers: bool) -> Chosen {
+/// second thread costs 9 to 19 % of CPU time per request.
+pub fn auto_front_threads(machine: &Machine, beside_workers: bool) -> Chosen {
     const MOST: u32 = 16;
     let cpus = machine.cpus();
-    let wanted = if workers { (cpus * 3 / 4).max(1) } else { cpus };
+    let wanted = if beside_workers { (cpus * 3 / 4).max(1) } else { cpus };
     let why = if wanted > MOST {
         format!("auto: at most {MOST}")
-    } else if workers && cpus > 1 {
+    } else if beside_workers && cpus > 1 {
         format!("auto: three quarters of {}", cpu_reason(machine))
     } else {
         format!("auto: {}", cpu_reason(machine))

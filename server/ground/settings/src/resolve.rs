@@ -129,7 +129,8 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
     let development = process.environment == DEVELOPMENT;
     let slo = shape::slo(&taker, facts);
     let workers = workers_of(&taker, facts, development, slo.is_some());
-    let front_threads = front_threads_of(&taker, facts);
+    let hub = hub(&taker);
+    let front_threads = front_threads_of(&taker, facts, &hub);
     // These two were read before the file; this only records them as choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
@@ -180,7 +181,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         maintenance: Section::take(&taker),
         compression: Section::take(&taker),
         cache: Section::take(&taker),
-        hub: hub(&taker),
+        hub,
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
@@ -236,6 +237,10 @@ fn hub(taker: &Taker<'_>) -> Hub {
         } else if path.is_some() && secret.is_none() && hub.secret.is_none() {
             taker.conflict(about, format!("a token is needed: set {}_secret, or hub.secret", about.key));
         }
+    }
+    if hub.jwt_required && hub.jwt_secret.is_none() && hub.secret.is_none() {
+        let problem = "no token can be checked: set hub.jwt_secret, or hub.secret";
+        taker.conflict(&table::hub::jwt_required.about, problem.to_owned());
     }
     hub
 }
@@ -311,7 +316,7 @@ fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool, shap
 /// The maximum number of links per worker: one message carries the descriptors of all of them.
 pub(crate) const LINKS: u32 = 64;
 
-fn front_threads_of(taker: &Taker<'_>, facts: &ResolveContext) -> Chosen {
+fn front_threads_of(taker: &Taker<'_>, facts: &ResolveContext, hub: &Hub) -> Chosen {
     let written = taker.take(&workers::FRONT_THREADS);
     let serves_app = facts.app.is_some() || facts.puma_rb.is_some() || facts.attached;
     if let Some(number) = written.value.filter(|&number| serves_app && number > LINKS) {
@@ -321,7 +326,8 @@ fn front_threads_of(taker: &Taker<'_>, facts: &ResolveContext) -> Chosen {
         taker.conflict(&workers::FRONT_THREADS.about, problem);
     }
     written.value.map_or_else(
-        || auto_front_threads(&facts.machine, serves_app),
+        // Workers have no part in a broadcast to thousands of clients, which waits for the last of them.
+        || auto_front_threads(&facts.machine, serves_app && hub.path.is_none()),
         |number| exactly(number, &written.origin),
     )
 }

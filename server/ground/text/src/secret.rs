@@ -31,7 +31,7 @@ const NAMES: [&[u8]; 21] = [
 ];
 
 /// Names that are secret only as a whole.
-const WHOLE_NAMES: [&[u8]; 3] = [b"key", b"pin", b"sid"];
+const WHOLE_NAMES: [&[u8]; 5] = [b"key", b"pin", b"sid", b"jid", b"x_jid"];
 
 /// Returns whether a name is that of a secret; case and the kind of the dash do not matter.
 pub fn is_secret(name: &[u8]) -> bool {

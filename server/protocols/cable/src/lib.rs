@@ -15,6 +15,7 @@
 pub mod audience;
 pub mod broadcast;
 pub mod command;
+pub mod connection_token;
 pub mod event;
 pub mod event_audience;
 pub mod event_id;

@@ -22,7 +22,12 @@ pub fn ping(now: u64) -> Bytes {
 
 /// The server ends the connection. `reconnect`: whether the client should connect again.
 pub fn disconnect(reason: &str, reconnect: bool) -> Bytes {
-    whole(&json!({ "type": "disconnect", "reason": reason, "reconnect": reconnect }))
+    frame::text(disconnect_text(reason, reconnect).as_bytes())
+}
+
+/// The same as a text.
+pub fn disconnect_text(reason: &str, reconnect: bool) -> String {
+    json!({ "type": "disconnect", "reason": reason, "reconnect": reconnect }).to_string()
 }
 
 /// A subscription is in force.

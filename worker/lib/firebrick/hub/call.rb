@@ -16,7 +16,7 @@ module Firebrick
                    rack.request.form_vars action_dispatch.request.request_parameters
                    action_dispatch.request.parameters].freeze
       # Variables that Action Cable sets only later, or remembers.
-      OF_CONNECTION = %i[@firebrick_answer @request @connection_identifier @protocol].freeze
+      OF_CONNECTION = %i[@firebrick_answer @firebrick_session @request @connection_identifier @protocol].freeze
       OF_CHANNEL = %i[@_streams @active_periodic_timers].freeze
 
       def initialize(server, env)
@@ -29,7 +29,7 @@ module Firebrick
       def response
         @connection = @server.config.connection_class.call.new(@server, @env)
         @own = @connection.instance_variables | OF_CONNECTION
-        @connection.firebrick_answer = @answer
+        @connection.firebrick_call(@order, @answer)
         return not_found if connecting? && !@connection.send(:allow_request_origin?)
 
         carry_out

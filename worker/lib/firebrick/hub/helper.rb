@@ -13,6 +13,17 @@ module Firebrick
         options = { position: position, refresh: refresh, path: path }.compact
         content_tag("turbo-stream-source", "", src: Hub.events_path(*streams, **options), **attributes)
       end
+
+      # Returns elements of the head by which Rails' JavaScript and AnyCable's connect with a token, so the app is not
+      # called for it.
+      #
+      #   <%= firebrick_cable_meta_tags current_user: current_user %>
+      def firebrick_cable_meta_tags(expires_in: 3600, param: "jid", path: Hub.mount_path, **identifiers)
+        token = Hub.connection_token(expires_in: expires_in, **identifiers)
+        contents = { "action-cable-url" => "#{path}?#{param}=#{token}", "cable-token" => token,
+                     "cable-token-param" => param }
+        safe_join(contents.map { |name, content| tag.meta(name: name, content: content) }, "\n")
+      end
     end
   end
 end

@@ -14,8 +14,15 @@ module Firebrick
 
     # A connection without a socket: what it transmits goes into the answer.
     module PrependedConnection
-      # The answer of the call; nil for a connection with a socket of its own.
-      attr_accessor :firebrick_answer
+      # The answer of the call, and the client's session, as its welcome names it; nil for a connection with a socket
+      # of its own.
+      attr_reader :firebrick_answer, :firebrick_session
+
+      # Lets the effects of a call go into its answer.
+      def firebrick_call(order, answer)
+        @firebrick_session = order["session"]
+        @firebrick_answer = answer
+      end
 
       def transmit(message)
         return super unless firebrick_answer
@@ -36,16 +43,18 @@ module Firebrick
     # Contract: the front carries the calls out when the action has ended, in their order. A refusal
     # is a `presence` message of the type `error` to the client.
     module Presence
-      # Makes the client a member of a stream, by default of the first one that has begun in this action, and else of
-      # the channel's first. A channel can say the defaults of all its actions by `user_presence_id` and
-      # `user_presence_info`.
+      # Makes the client a member of a stream, which it follows from now on. By default it is the first one that has
+      # begun in this action, and else the channel's first. A channel can say the defaults of all its actions by
+      # `user_presence_id` and `user_presence_info`.
       # info:: can be written as JSON
       def join_presence(stream = nil, id: nil, info: nil)
-        id = user_presence_id if id.nil? && respond_to?(:user_presence_id, true)
-        raise ArgumentError, "#{self.class.name}: join_presence needs an id, or a method user_presence_id" if id.nil?
+        id = default_presence_id if id.nil?
+        raise ArgumentError, "#{self.class.name}: join_presence needs an id, or a method user_presence_id" if id.blank?
 
         info = respond_to?(:user_presence_info, true) ? user_presence_info : {} if info.nil?
-        presence_answer.join(stream && Hub.stream_name(stream), id.to_s, info)
+        stream &&= Hub.stream_name(stream)
+        presence_answer.stream(stream) if stream
+        presence_answer.join(stream, id.to_s, info)
       end
 
       # Ends the membership of the client; with an id only if it is that of the member.
@@ -54,6 +63,11 @@ module Firebrick
       end
 
       private
+
+      # Without a method, it is that of the connection.
+      def default_presence_id
+        respond_to?(:user_presence_id, true) ? user_presence_id : connection.connection_identifier
+      end
 
       def presence_answer
         firebrick_answer or

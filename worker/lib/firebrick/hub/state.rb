@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "firebrick/hub/connection_token"
+require "firebrick/hub/records"
+
 module Firebrick
   module Hub
     # The variables of a connection or channel as a text, which the front keeps between two calls.
@@ -37,9 +40,11 @@ module Firebrick
         variables.empty? ? "" : [Marshal.dump(variables)].pack("m0")
       end
 
-      # Sets the variables of a text.
+      # Sets the variables of a text. A connection that has begun by a token has its identifiers instead, as JSON, until
+      # the first answer.
       def load(text)
         return if text.empty?
+        return ConnectionToken.identify(@object, text) if text.start_with?("{")
 
         variables = Marshal.load(text.unpack1("m0")) # rubocop:disable Security/MarshalLoad
         variables.each do |name, value|
@@ -83,17 +88,9 @@ module Firebrick
         case value
         when Array then value.map { |one| looked_up(one) }
         when Hash then value.instance_of?(Hash) ? value.transform_values { |one| looked_up(one) } : value
-        when Located then record(value.gid)
+        when Located then Records.find(value.gid)
         else value
         end
-      end
-
-      def record(gid)
-        ::GlobalID::Locator.locate(gid)
-      rescue StandardError => e
-        raise unless defined?(::ActiveRecord::RecordNotFound) && e.is_a?(::ActiveRecord::RecordNotFound)
-
-        nil
       end
     end
   end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/hub/connection_token"
 require "firebrick/hub/publisher"
 require "json"
 require "openssl"
@@ -25,6 +26,12 @@ module Firebrick
         publisher.publish(stream_name(stream), JSON.generate(message), except: except)
       end
 
+      # Returns the session of the client for which the app's connection or channel runs; nil elsewhere.
+      def session
+        connection = defined?(::ActionCable::Server::Worker) && ::ActionCable::Server::Worker.connection
+        connection.firebrick_session if connection.respond_to?(:firebrick_session)
+      end
+
       # Returns the place at which these streams are now: the id from which `events_path` lets a page listen.
       def position(*streams)
         publisher.position(streams.map { |stream| stream_name(stream) })
@@ -42,6 +49,18 @@ module Firebrick
         member = { stream: stream_name(stream), id: id.to_s, info: info }
         member[:until] = Time.now.to_i + Integer(expires_in) if expires_in
         sign({ presence: member })
+      end
+
+      # Returns a token by which a client connects as this one, without a call to the app.
+      # identifiers:: the connection's (`identified_by`), for example `current_user: user`
+      # expires_in::  seconds in which a client may connect by it; one that is connected stays
+      def connection_token(expires_in: 3600, **identifiers)
+        ConnectionToken.generate(identifiers, expires_in)
+      end
+
+      # Returns the identifiers of such a token, by name; nil if it is not valid any more.
+      def connection_identifiers(token)
+        ConnectionToken.identifiers(token)
       end
 
       # Returns the address of these streams as Server-Sent Events.
@@ -70,6 +89,11 @@ module Firebrick
         stream.respond_to?(:to_param) ? stream.to_param : stream.to_s
       end
 
+      # Returns the path at which clients connect.
+      def mount_path
+        (defined?(::ActionCable) && ::ActionCable.server.config.mount_path) || DEFAULT_PATH
+      end
+
       private
 
       # Signs what can be written as JSON, as Turbo does.
@@ -85,10 +109,6 @@ module Firebrick
 
       def turbo?
         defined?(::Turbo) && ::Turbo.respond_to?(:signed_stream_verifier)
-      end
-
-      def mount_path
-        (defined?(::ActionCable) && ::ActionCable.server.config.mount_path) || DEFAULT_PATH
       end
 
       # Copies of it in forked processes connect by themselves.

@@ -8,7 +8,7 @@ use super::section::section;
 use crate::kind::Completion;
 use crate::kind::lists::{Origins, StreamNames};
 use crate::kind::numbers::{Count, Period, Size};
-use crate::kind::texts::{Path, RedisUrl, RequestPath, Switch, TicketSecret};
+use crate::kind::texts::{Path, RedisUrl, RequestPath, Switch, TicketSecret, Word};
 use crate::kind::wrappers::{Maybe, OrOff};
 
 section! { Category::Hub;
@@ -92,6 +92,33 @@ section! { Category::Hub;
         default_shown: Some("derived from hub.secret, as AnyCable does"),
         secret: true,
         known_as: &["http_rpc_secret"],
+    }
+    /// Secret of the tokens (JWT, HS256) of clients
+    jwt_secret: Option<String> = Maybe(TicketSecret), {
+        key: "hub.jwt_secret",
+        flags: &[long("hub-jwt-secret", "SECRET")],
+        env: &["FIREBRICK_JWT_SECRET", "ANYCABLE_JWT_SECRET"],
+        default_shown: Some("hub.secret"),
+        more: "By a token a client connects without a call to the app. It is in the parameter hub.jwt_param, in a field such as X-JID, or as the \
+               WebSocket's protocol anycable-token.TOKEN.",
+        secret: true,
+        known_as: &["anycable_jwt_secret", "jwt_id_key"],
+    }
+    /// Parameter of the address in which clients show their token
+    jwt_param: String = Word, {
+        key: "hub.jwt_param",
+        flags: &[long("hub-jwt-param", "NAME")],
+        default: "jid",
+        more: "The field has the same name behind `X-`.",
+        known_as: &["jwt_id_param", "id_param"],
+    }
+    /// Clients without a token are not let in
+    jwt_required: bool = Switch, {
+        key: "hub.jwt_required",
+        flags: &[bare("hub-jwt-required", "true")],
+        default: "false",
+        more: "Otherwise the app is asked about them.",
+        known_as: &["enforce_jwt", "jwt_id_enforce"],
     }
     /// Path at which programs publish by HTTP in AnyCable's form
     broadcast: Option<String> = OrOff(RequestPath), {

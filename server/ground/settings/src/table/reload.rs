@@ -7,6 +7,7 @@ use super::section::section;
 use crate::kind::lists::{PathPrefixes, RequestPaths, Steps};
 use crate::kind::numbers::{Count, Period};
 use crate::kind::texts::Choice;
+use crate::kind::wrappers::Auto;
 use crate::value::reload::OnDifference;
 use crate::value::step::Step;
 
@@ -61,12 +62,13 @@ section! { Category::Reload;
         reloadable: true,
     }
     /// Time for the new template to repeat recent requests before it forks
-    warm: Duration = Period::ANY, {
+    warm: Option<Duration> = Auto(Period::ANY), {
         key: "reload.warm",
-        flags: &[long("reload-warm", "TIME")],
-        default: "5s",
+        flags: &[long("reload-warm", "TIME|auto")],
+        default: "auto",
+        default_shown: Some("5s, and 40s if the app runs with YJIT, which compiles a method at its 30th call"),
         more: "Workers then begin with the code, caches and call sites of these requests. Only GET requests, without cookies and other secrets, and \
-               only if Active Record can prevent writes, or for `reload.warm_paths`. With 0 nothing is repeated. Not in development. See docs/reload.md.",
+               only if Active Record can prevent writes, or for `reload.warm_paths`. It ends before `timeouts.worker_boot` does. With 0 nothing is repeated. Not in development. See docs/reload.md.",
         reloadable: true,
     }
     /// Paths whose requests the new template may repeat, with all below them

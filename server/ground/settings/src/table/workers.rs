@@ -110,7 +110,7 @@ entries! { Category::Workers;
         key: "front_threads",
         flags: &[long("front-threads", "N|auto")],
         default: "auto",
-        more: "auto is three quarters of the available CPUs, because the app's workers need the rest; without an app it is all CPUs. At most 16.",
+        more: "auto is three quarters of the available CPUs, because the app's workers need the rest; without an app, or with hub.path, it is all CPUs. At most 16.",
     }
     /// Assumed memory of a worker until the server has measured it
     WORKER_MEMORY_ESTIMATE: u64 = Size { min: 1 << 20, max: 1 << 40 }, {

@@ -27,6 +27,10 @@ class LiveChannel < ApplicationCable::Channel
     ActionCable.server.broadcast("room:#{params[:room]}", { said: data["text"] })
   end
 
+  def say_to_others(data)
+    Firebrick::Hub.publish("room:#{params[:room]}", { said: data["text"] }, except: Firebrick::Hub.session)
+  end
+
   def move(data)
     stop_stream_from "room:#{params[:room]}"
     stream_from "room:#{data['room']}"
@@ -37,7 +41,7 @@ class LiveChannel < ApplicationCable::Channel
   end
 
   def enter(data)
-    join_presence(*data["stream"], id: data["id"] || user, info: data["info"] || { "name" => user })
+    join_presence(*data["stream"], id: data["id"], info: data["info"] || { "name" => user })
   end
 
   def go(data)

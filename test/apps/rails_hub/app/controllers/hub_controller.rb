@@ -22,6 +22,21 @@ class HubController < ApplicationController
     head :no_content
   end
 
+  def forget_entry
+    Entry.where(text: params[:text]).delete_all
+    head :no_content
+  end
+
+  def head_of_page
+    @known = { user: params[:user], entry: Entry.find_by(text: params[:user]) }
+    render inline: "<%= firebrick_cable_meta_tags(**@known) %>"
+  end
+
+  def bearer
+    identifiers = Firebrick::Hub.connection_identifiers(params[:jid])
+    render json: identifiers&.transform_values { |value| value.is_a?(Entry) ? value.text : value }
+  end
+
   def disconnect
     ActionCable.server.remote_connections.where(user: params[:user], entry: nil).disconnect
     head :no_content
