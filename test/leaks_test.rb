@@ -263,7 +263,7 @@ class LeaksTest < Case
   end
 
   it "takes the names of Rails' actions" do
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     controller = <<~'RUBY'
       class LeaksController < ActionController::Base
         KEPT = []

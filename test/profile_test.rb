@@ -6,6 +6,7 @@ require "json"
 require "open3"
 require "support/browser_case"
 require "support/case"
+require "support/visits"
 
 PROFILE_APP = <<~'RUBY'
   require "digest/sha2" # With its library: the first digest would load it, by a frame that has its path as name and file.
@@ -112,25 +113,7 @@ end
 
 # Load while a profile is taken.
 module Profiles
-  # Sends requests for these paths in turn, one client for each, until the block ends.
-  def under_load(own, *paths)
-    over = false
-    clients = paths.map do |path|
-      Thread.new do
-        until over
-          begin
-            get(path, to: own)
-          rescue SystemCallError, EOFError, Connection::Ended
-            sleep 0.05
-          end
-        end
-      end
-    end
-    yield
-  ensure
-    over = true
-    clients&.each(&:join)
-  end
+  include Visits
 
   # Takes a profile; returns it and what was printed.
   def profile(own, *words, time: "2s")
@@ -184,6 +167,9 @@ class ProfileTest < Case
     assert_operator states["lock"], :>, 0.2 * states.values.sum, states.to_s
     assert_operator states["sleep"], :>, 0.2 * states.values.sum, states.to_s
     assert_empty text.lines.grep(/stack is unknown/)
+    shares = read_again(own, "--format", "text").first.scan(/^ *([\d.]+) % (?:runs|sleeps|collects garbage|waits .*)$/).map { |(share)| Float(share) }
+    assert_operator shares.size, :>, 2
+    assert_equal shares.sort.reverse, shares, "the state that takes the most time is named first"
 
     in_hot = ->(of, wanted) { of.sum { |stack, state| state == wanted && stack && of.names(stack).any? { |name| name.end_with?("hot") } } }
     busy = nil

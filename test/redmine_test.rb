@@ -36,11 +36,13 @@ class RedmineTest < Case
       @pairs.fetch(kind).value
     end
 
-    # A server with a cache, and an instance of its own.
+    # A server with the files of examples/redmine, and an instance of its own.
     def cached
-      pair(:sqlite)
-      copy = @instances.first.copy.tap { |made| @instances << made }
-      Redmine::Cached.new(copy).tap { |server| @servers << server }.start
+      @cached ||= begin
+        pair(:sqlite)
+        copy = @instances.first.copy.tap { |made| @instances << made }
+        Redmine::Cached.new(copy).tap { |server| @servers << server }.start
+      end
     end
 
     def over(reporter)
@@ -298,6 +300,22 @@ class RedmineTest < Case
     # The form to log in has a token of the visitor's session.
     tokens = Array.new(2) { Redmine::Visitor.new(own.address).tap { |one| @visitors << one }.get("/login")["set-cookie"] }
     assert_equal 2, tokens.compact.uniq.size
+  end
+
+  it "repeats pages behind the login before a reload, with the example's initializer" do
+    own = self.class.cached
+    user = Redmine::Visitor.new(own.address).tap { |one| @visitors << one }
+    user.log_in("ada", "Ada-secret-1")
+    # The most frequent requests are repeated first, and a busy machine does not come to the others.
+    20.times { assert_match(/Logged in as/, user.get("/my/page").body) }
+    out, err, code = own.command_line("reload", own.dir)
+    assert_equal 0, code, -> { out + err }
+    lines = own.instance.log.lines
+    warm = lines.grep(/\[warm-up\]/)
+    assert(warm.any? { |line| line.match?(%r{Started GET "/my/page"}) }, warm.join)
+    assert(warm.any? { |line| line.include?("Current user: admin (id=1)") }, warm.join)
+    assert_match(/Logged in as.*ada/m, user.get("/my/page").body)
+    assert_equal 302, Redmine::Visitor.new(own.address).tap { |one| @visitors << one }.get("/my/page", "firebrick.warmup" => "1", "Firebrick-Warmup" => "1").status
   end
 
   it "has the API" do

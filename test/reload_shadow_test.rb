@@ -4,13 +4,13 @@
 # change nothing.
 
 require "json"
-require "support/case"
 require "support/http2_client"
 require "support/load"
 require "support/rails_app"
 require "support/reloading"
+require "support/tls_case"
 
-class ReloadShadowTest < Case
+class ReloadShadowTest < TlsCase
   parallel! slow: true
 
   include Reloading
@@ -160,6 +160,20 @@ class ReloadShadowTest < Case
     assert_equal ["good"], met.uniq
   end
 
+  it "finds it in copies of requests over HTTP/3, before a client meets it" do
+    own = launch(files: pair("own", "127.0.0.1"), binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+    deploy(own, "key")
+    load = own.begin_command("bench", "https://127.0.0.1:#{own.port}/json", *%w[-k --http 3 -c 1 --rate 100/s -d 10s --expect-body author --format json])
+    out, err, code = reload(own, "--shadow", "6s")
+    assert_equal 1, code, -> { out + err }
+    assert_match FAULTS["key"], err
+    found = JSON.parse(load.wait.output[/^\{.*/m])
+    # A busy machine may not send all requests in time.
+    assert_operator found.dig("summary", "requests"), :>, 50
+    assert_equal({ "200" => found.dig("summary", "requests") }, found.dig("outcome", "statuses"))
+    assert_equal 0, found.dig("outcome", "errors", "body"), found["outcome"]["errors"].inspect
+  end
+
   it "gives a verdict from the probes without traffic, and says so" do
     own = launch
     out = assert_reloads(own, "--shadow", "1s")
@@ -273,6 +287,16 @@ class ReloadShadowRailsTest < Case
         render json: body
       end
 
+      # Behind a login, as docs/reload.md shows it.
+      def account
+        return head(:unauthorized) unless current_user
+
+        response.headers["X-Version"] = FAULT
+        render json: { name: current_user, at: Time.now }.except(FAULT == "key" ? :at : nil)
+      end
+
+      def current_user = cookies[:user] || ("shadow" if request.env.key?("firebrick.shadow"))
+
       def counter
         Entry.create!(text: "a visit")
         response.headers["X-Version"] = FAULT
@@ -294,6 +318,7 @@ class ReloadShadowRailsTest < Case
   ROUTES = <<~'RUBY'
     Rails.application.routes.append do
       get "shop" => "shop#index"
+      get "account" => "shop#account"
       get "counter" => "shop#counter"
       get "rescued" => "shop#rescued"
     end
@@ -303,7 +328,7 @@ class ReloadShadowRailsTest < Case
 
   def before_setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     firebrick_only
   end
 
@@ -316,10 +341,10 @@ class ReloadShadowRailsTest < Case
     get("/counter", to: own).body.to_i
   end
 
-  def with_clients(own, path)
+  def with_clients(own, path, headers = {})
     over = false
     met = []
-    client = Thread.new { met << get(path, to: own).tap { sleep 0.02 } until over }
+    client = Thread.new { met << get(path, to: own, headers: headers).tap { sleep 0.02 } until over }
     [yield, met.map { |one| one["x-version"] }, met]
   ensure
     over = true
@@ -337,6 +362,15 @@ class ReloadShadowRailsTest < Case
       assert_equal fault == "queries" ? 1 : 0, code, -> { out + err }
       assert_equal ["good"], met.uniq if fault == "queries"
     end
+  end
+
+  it "finds it behind a login, if the app serves copies as for a user of its own" do
+    own = launch
+    deploy(own, "key")
+    (out, err, code), = with_clients(own, "/account", "Cookie" => "user=ada") { reload(own, "--shadow", "4s") }
+    assert_equal 0, code, -> { out + err }
+    assert_match(%r{shop#account: JSON \$\.at is missing \(string\) \(\d+ requests?: GET /account\)}, out)
+    assert_status 401, get("/account", to: own, headers: { "firebrick.shadow" => "new", "Firebrick-Shadow" => "new" })
   end
 
   %w[/counter /rescued].each do |path|

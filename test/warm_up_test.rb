@@ -2,14 +2,14 @@
 
 # `reload.warm`: the template of a new release repeats recent requests before it forks workers.
 
-require "support/case"
 require "support/http2_client"
 require "support/rails_app"
 require "support/reloading"
+require "support/tls_case"
 require "support/upgrading"
 require "support/visitor"
 
-class WarmUpTest < Case
+class WarmUpTest < TlsCase
   parallel! slow: true
 
   include Reloading
@@ -60,7 +60,7 @@ class WarmUpTest < Case
       get("/reset?token=secret", to: own)
       post("/posts/1", "body", to: own)
       out = assert_reloads(own)
-      assert_match(/^booting: warmed by \d+ requests for 2 routes/, out)
+      assert_match(/^booting: the app is loaded .*\nbooting: repeating recent requests for at most 5 s\nbooting: warmed by \d+ requests for 2 routes/, out)
       requests = warm_ups(own)
       assert_equal [["/other", ""], ["/posts/1", "page=2"]], requests.map { |request| request[2, 2] }.uniq.sort
       assert_equal ["1"], requests.map { |request| request[1] }.uniq
@@ -83,6 +83,14 @@ class WarmUpTest < Case
     client.close
     assert_match(/for 1 routes/, assert_reloads(own))
     assert_equal ["/from/http2"], warm_ups(own).map { |request| request[2] }.uniq
+  end
+
+  it "keeps requests of HTTP/3 clients as well" do
+    own = launch(workers: 1, files: pair("own", "127.0.0.1"), binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+    out, err, code = own.command_line("bench", "https://127.0.0.1:#{own.port}/from/http3", *%w[-k --http 3 -c 1 -n 3])
+    assert_equal 0, code, -> { out + err }
+    assert_match(/for 1 routes/, assert_reloads(own))
+    assert_equal ["/from/http3"], warm_ups(own).map { |request| request[2] }.uniq
   end
 
   it "leaves out requests that fail, and names them" do
@@ -156,6 +164,31 @@ class WarmUpTest < Case
     assert_match(/warmed by \d+ requests for [12] routes/, out)
   end
 
+  # A request takes a quarter of a second, so thirty rounds take longer than the usual 5 s.
+  SLOW = APP.sub("$seen =", "sleep 0.25 if env['firebrick.warmup']\n  $seen =")
+
+  it "takes more time for an app that YJIT compiles, if no worker is missing meanwhile" do
+    firebrick_only
+    skip "this Ruby has no YJIT" unless system(ENV.fetch("RUBY", "ruby"), "--yjit", "-e", "exit defined?(RubyVM::YJIT) ? 0 : 1", err: File::NULL)
+    own = launch(workers: 2, app: SLOW, args: ["--yjit", "on"])
+    get("/a", to: own)
+    requests = ->(out) { Integer(out[/warmed by (\d+) requests/, 1], 10) }
+    assert_operator requests[assert_reloads(own)], :>=, 30
+    assert_operator requests[assert_reloads(own, "--in-place")], :<, 30
+    plain = launch(workers: 1, app: SLOW, args: ["--yjit", "off"])
+    get("/a", to: plain)
+    assert_operator requests[assert_reloads(plain)], :<, 30
+  end
+
+  it "ends before the time for loading the app does, and is left out if that is over" do
+    firebrick_only
+    own = launch(workers: 1, app: SLOW, reload: { warm: "1h" }, settings: { timeouts: { worker_boot: "15s" } })
+    5.times { |number| get("/route#{('a'.ord + number).chr}", to: own) }
+    assert_match(/warmed by \d+ requests for \d routes \((?:[1-9]|1[01])\.\d s\)/, assert_reloads(own))
+    File.write(own.path("config.ru"), "sleep 12.2\n#{SLOW}")
+    assert_match(/no requests are repeated before the fork, because loading the app has taken most of timeouts\.worker_boot/, assert_reloads(own))
+  end
+
   it "warms an in-place reload and the template that replaces a dead one" do
     firebrick_only
     own = launch(workers: 1)
@@ -176,21 +209,34 @@ class WarmUpTest < Case
           Entry.create!(text: request.env["firebrick.warmup"].inspect)
           render plain: Entry.count
         end
+
+        # Behind a login, as docs/reload.md shows it.
+        def account
+          return head(:unauthorized) unless current_user
+
+          logger.info("the account of \#{current_user}")
+          render plain: current_user
+        end
+
+        private
+
+        def current_user = cookies[:user] || ("warm-up" if request.env.key?("firebrick.warmup"))
       end
     RUBY
-    "config/initializers/visits.rb" => 'Rails.application.routes.append { get "visits" => "visits#index" }'
+    "config/initializers/visits.rb" => 'Rails.application.routes.append { get "visits" => "visits#index"; get "account" => "visits#account" }'
   }.freeze
 
   it "prevents writes in a Rails app, marks the lines that it logs, and shares the rest" do
     firebrick_only
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     own = start(**RailsApp.options(workers: 1, threads: "1:3", files: WRITING, env: { "RAILS_ENV" => "production", "RAILS_LOG_LEVEL" => "info" },
-                                   args: ["-e", "production"], settings: { reload: { watch: "0s" } }))
+                                   args: ["-e", "production"], settings: { reload: { watch: "0s", warm: "30s" } }))
     visitor = Visitor.new(self, own)
     visitor.post("/form", { authenticity_token: visitor.token("/form"), text: "a" })
     paths = %w[/form /entries /echo /cookies/show]
     paths.each { |path| assert_status 200, get(path, to: own) }
     assert_equal "1", get("/visits", to: own).body
+    assert_equal "ada", get("/account", to: own, headers: { "Cookie" => "user=ada" }).body
     logged = own.stdout.bytesize
     out = assert_reloads(own)
     assert_match(/warmed by \d+ requests for \d+ routes .*left out: visits#index: it writes/, out)
@@ -199,6 +245,10 @@ class WarmUpTest < Case
     # The probe of the reload is a request of its own.
     unmarked = started.reject { |line| line.include?("[warm-up]") }
     assert_equal(["/up"], unmarked.map { |line| line[/"(.*)"/, 1] })
+    accounts = own.stdout.byteslice(logged..).lines.grep(/the account of/)
+    refute_empty accounts
+    assert_empty accounts.grep_v(/\[warm-up\].*the account of warm-up$/)
+    assert_status 401, get("/account", to: own, headers: { "firebrick.warmup" => "1", "Firebrick-Warmup" => "1" })
     paths.each { |path| assert_status 200, get(path, to: own) }
     assert_equal "2", get("/visits", to: own).body, "a warm-up request has written"
     assert_match(/a/, visitor.get("/notice").body)

@@ -29,7 +29,9 @@ module Bench
 
       private
 
+      # With the initializer of examples/redmine, which serves repeated requests as those of a user who has logged in.
       def start(peer)
+        peer.instance.add_examples("warm_up.rb")
         serve(peer)
         peer.visitors = Paced.new(peer.server.port, @clients, @pages, 1)
       end

@@ -10,7 +10,6 @@ module Bench
     # Each server gets the same clients for slices of the same length in turn, so its pages expire as often as under steady load.
     class PublicPages < Comparison
       SECONDS = 12
-      EXAMPLE = File.join(ROOT, "examples/redmine")
 
       def initialize(**options)
         super
@@ -21,8 +20,8 @@ module Bench
 
       def start(peer)
         if peer.name == "firebrick"
-          FileUtils.cp(File.join(EXAMPLE, "public_pages.rb"), File.join(peer.instance.dir, "config/initializers"))
-          FileUtils.cp(File.join(EXAMPLE, "firebrick.toml"), peer.instance.dir)
+          peer.instance.add_examples("public_pages.rb")
+          FileUtils.cp(File.join(::Redmine::Instance::EXAMPLE, "firebrick.toml"), peer.instance.dir)
         end
         serve(peer)
         peer.visitors = Guests.new(peer.server.port, @clients)

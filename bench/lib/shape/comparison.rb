@@ -2,6 +2,7 @@
 
 require_relative "../served_app"
 require_relative "histogram"
+require_relative "shapes"
 
 module Bench
   module Shape
@@ -12,16 +13,9 @@ module Bench
     # 3. Goodput is the rate of good responses within the objective. Its peak is that at the best fixed shape's rate.
     class Comparison
       include ServedApp
+      include Shapes
 
-      # Apps that wait, compute, and do both, for about 20 ms.
-      APPS = {
-        "wait" => "sleep(0.02)",
-        "compute" => "compute(0.02)",
-        "mix" => "compute(0.005); sleep(0.015)"
-      }.freeze
-      CLIENTS = 32
       SHAPES = [1, 2].product([1, 2, 4, 8, 16, 32, 64]).freeze
-      OBJECTIVE = 0.2
       ENOUGH = 0.95
 
       def initialize(apps:, slice:, within:, overload:)
@@ -55,20 +49,6 @@ module Bench
         end
       end
 
-      def fixed(app, shape)
-        server = serve(app, "-w {workers} -t {threads}:{threads}", shape)
-        yield server.port
-      ensure
-        server&.stop
-      end
-
-      def with_objective(app)
-        server = serve(app, "--slo p95<#{(OBJECTIVE * 1000).round}ms -w 1 -t 1", [1, 1])
-        yield server
-      ensure
-        server&.stop
-      end
-
       # Loads the server until the rate is nearly that of the best shape. Returns the rate, and after how many seconds it was reached.
       def follow(server, best)
         began = now
@@ -81,21 +61,10 @@ module Bench
         end
       end
 
-      def closed(port) = load(port, "-c", CLIENTS.to_s, "--warm-up", "500ms").dig("summary", "rate_per_s")
-
       # A few seconds pass before an overload is recognised: they count as well.
       def goodput(port, rate)
         result = load(port, "--rate", format("%d/s", rate), "-c", "4000", "--timeout", "10s", seconds: @slice * 5)
         Histogram.count_up_to(result.dig("outcome", "latency"), OBJECTIVE * 1e6) / result.dig("outcome", "seconds")
-      end
-
-      def load(port, *flags, seconds: @slice) = bench(port, "-d", "#{seconds}s", "--expect-status", "200", *flags)
-
-      def control(app, command)
-        text, error, status = Open3.capture3({ "XDG_RUNTIME_DIR" => @dir }, program, command, "--json", "--dir", app)
-        raise Failure, "firebrick #{command}: #{error}" unless status.success?
-
-        JSON.parse(text)
       end
     end
   end

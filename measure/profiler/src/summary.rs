@@ -2,6 +2,7 @@
 
 use crate::count::{Sums, Time};
 use profile::{Profile, State};
+use std::cmp::Reverse;
 use std::fmt::Write;
 use text::people::{decimals, figure, grouped};
 
@@ -85,9 +86,12 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{} %", decimals(100.0 * part as f64 / whole.max(1) as f64, 1))
 }
 
+/// Writes the states with their hottest lines, the longest first.
 fn states(out: &mut String, profile: &Profile, sums: &Sums, before: Option<&Sums>) {
     out.push('\n');
-    for state in State::ALL {
+    let mut longest_first = State::ALL;
+    longest_first.sort_by_key(|state| Reverse(sums.states[*state as usize]));
+    for state in longest_first {
         let us = sums.states[state as usize];
         let was = before.map(|before| before.states[state as usize]);
         if us == 0 && was.unwrap_or(0) == 0 {

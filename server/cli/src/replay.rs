@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use control::client::ControlClient;
 use control::replay;
-use std::path::Path;
+use settings::{Argument, Environment, Loaded, ValueSource};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,21 +51,46 @@ pub(crate) fn wish(given: &ArgMatches) -> Result<Option<ReplayWish>, String> {
     Ok(Some(ReplayWish { number, limit }))
 }
 
+/// An app to boot, and the words that lead to it.
+pub type App = (Loaded, Vec<Argument>);
+
+/// Returns the app in the environment in which the server serves it: a flag of the server is not known here. A variable of this terminal that
+/// names another one takes precedence.
+///
+/// # Errors
+/// No server runs; the settings are wrong in that environment.
+fn as_served(app: App, client: &ControlClient, here: &dyn Environment) -> Result<App, String> {
+    let (loaded, mut arguments) = app;
+    let key = "environment";
+    let chosen = loaded.choices.iter().find(|choice| choice.key == key);
+    let served = replay::environment(&loaded.settings.dir, client)?;
+    let here_wins = chosen.is_some_and(|choice| matches!(choice.origin, ValueSource::Env(_)));
+    if here_wins || served == loaded.settings.process.environment {
+        return Ok((loaded, arguments));
+    }
+    arguments.push(Argument { key, flag: "the environment of the server".to_owned(), values: vec![served] });
+    let loaded = settings::load(&arguments, here).map_err(|errors| errors.to_string())?;
+    Ok((loaded, arguments))
+}
+
 /// Repeats the requests with `repeat`, which gets their payloads and returns for each whether it went well, and what happened. Exits 0 only if all
 /// went well.
 pub fn replay(
-    dir: &Path,
+    app: App,
     client: &ControlClient,
     number: u64,
-    repeat: impl FnOnce(&[Vec<u8>]) -> Result<Vec<(bool, String)>, String>,
+    here: &dyn Environment,
+    repeat: impl FnOnce(App, &[Vec<u8>]) -> Result<Vec<(bool, String)>, String>,
 ) -> ExitCode {
-    let repeated = replay::kept(dir, client, number).and_then(|requests| {
+    let repeated = replay::kept(&app.0.settings.dir, client, number).and_then(|requests| {
         let payloads: Vec<Vec<u8>> = requests.iter().map(replay::payload).collect::<Result<_, _>>()?;
+        let app = as_served(app, client, here)?;
         output::print(format!(
-            "Repeating what no. {number} was serving, with the code in {}. All effects are real.\n",
-            dir.display()
+            "Repeating what no. {number} was serving, with the code in {}, environment {}. All effects are real.\n",
+            app.0.settings.dir.display(),
+            app.0.settings.process.environment
         ));
-        Ok((repeat(&payloads)?, requests))
+        Ok((repeat(app, &payloads)?, requests))
     });
     match repeated {
         Ok((outcomes, requests)) => {

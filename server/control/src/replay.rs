@@ -1,7 +1,7 @@
 //! The requests that `firebrick deaths --replay` repeats, from the server that keeps them.
 
 use crate::client::{ControlClient, value};
-use stats::{Death, KeptRequest};
+use stats::{Death, KeptRequest, ServerSnapshot};
 use std::path::Path;
 
 /// Returns the requests that are kept of the death with this number.
@@ -31,6 +31,14 @@ pub fn kept(dir: &Path, client: &ControlClient, number: u64) -> Result<Vec<KeptR
         )),
         _ => value(dir, client, &format!("/deaths?kept={number}")),
     }
+}
+
+/// Returns the environment that the server gives its app: `production`.
+///
+/// # Errors
+/// No server runs for `dir`.
+pub fn environment(dir: &Path, client: &ControlClient) -> Result<String, String> {
+    Ok(value::<ServerSnapshot>(dir, client, "/stats")?.environment)
 }
 
 /// Returns the payload of a kept request.

@@ -23,6 +23,7 @@ module Redmine
     ENVIRONMENT = { "RAILS_ENV" => "production", "RUBYOPT" => "-W0", "BUNDLE_GEMFILE" => nil, "BUNDLE_APP_CONFIG" => "/nonexistent", "RACK_ENV" => nil, "APP_ENV" => nil,
                     "REDMINE_INSTANCE" => nil, "WEB_CONCURRENCY" => nil, "PORT" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil }.freeze
     SEED = File.expand_path("seed.rb", __dir__)
+    EXAMPLE = File.expand_path("../../../examples/redmine", __dir__)
 
     FONT = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"
 
@@ -69,6 +70,11 @@ module Redmine
     def configure
       database = @database || { "adapter" => "sqlite3", "database" => File.join(home, "redmine.sqlite3"), "timeout" => 10_000 }
       File.write(File.join(home, "config/database.yml"), "production:\n#{database.map { |key, value| "  #{key}: #{value}\n" }.join}")
+    end
+
+    # Adds initializers of examples/redmine.
+    def add_examples(*names)
+      FileUtils.cp(names.map { |name| File.join(EXAMPLE, name) }, File.join(@dir, "config/initializers"))
     end
 
     def log

@@ -35,17 +35,15 @@ module Redmine
 
   # Firebrick with examples/redmine, which lets it keep pages of visitors.
   class Cached < Firebrick
-    EXAMPLE = File.join(Server::ROOT, "examples/redmine")
-
     def initialize(instance)
-      FileUtils.cp(File.join(EXAMPLE, "public_pages.rb"), File.join(instance.dir, "config/initializers"))
+      instance.add_examples("public_pages.rb", "warm_up.rb")
       super
     end
 
     private
 
     def command
-      [*super, "-C", File.join(EXAMPLE, "firebrick.toml")]
+      [*super, "-C", File.join(Instance::EXAMPLE, "firebrick.toml")]
     end
   end
 

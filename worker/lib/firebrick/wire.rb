@@ -5,7 +5,7 @@
 module Firebrick
   # The constants of docs/internals/wire.md and docs/internals/processes.md.
   module Wire
-    VERSION = 12
+    VERSION = 13
     HEADER = 12
     MAX_PAYLOAD = 1_114_112
     INITIAL_WINDOW = 1_048_576
@@ -111,6 +111,7 @@ module Firebrick
       CONFIGURED = "configured"
       UNCONFIGURED = "unconfigured"
       LOADING = "loading"
+      WARMING = "warming"
       BOOTED = "booted"
       FAILED = "failed"
       FORKED = "forked"
@@ -165,6 +166,8 @@ module Firebrick
       WARM = "warm"
       WARM_ANYWAY = "warm_anyway"
       WARM_MS = "warm_ms"
+      WARM_COMPILED_MS = "warm_compiled_ms"
+      BOOT_MS = "boot_ms"
       SENDFILE = "sendfile"
       UNLINK = "unlink"
       SERVICE = "service"

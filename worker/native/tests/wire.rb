@@ -2,7 +2,7 @@
 
 # A second, simple implementation of the frames of docs/internals/wire.md, with which the worker's own is compared.
 module Wire
-  VERSION = 12
+  VERSION = 13
   # Bytes of the flight recorder at the end of a scoreboard slot.
   RECORDER = 34_880
   KINDS = {

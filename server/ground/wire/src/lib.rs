@@ -34,7 +34,7 @@ pub use frame::{Frame, FrameKind, Header, flag};
 pub use seats::Seats;
 
 /// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.
-pub const VERSION: u8 = 12;
+pub const VERSION: u8 = 13;
 
 /// Why bytes from the other side were refused. The text names the broken rule of `docs/internals/wire.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

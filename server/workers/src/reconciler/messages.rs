@@ -146,6 +146,11 @@ pub enum Change {
         generation: Generation,
         usable: Result<(), String>,
     },
+    /// The template has loaded the app, and does this before it can fork.
+    Warming {
+        generation: Generation,
+        text: String,
+    },
     /// The template has forked the worker in this scoreboard slot; `None` if it failed.
     Forked {
         generation: Generation,

@@ -188,6 +188,7 @@ impl Reconciler {
         match seen {
             Change::Template { generation, usable: Ok(()) } => self.template_booted(generation),
             Change::Template { generation, usable: Err(why) } => self.template_failed(generation, &why),
+            Change::Warming { generation, text } => self.warming(generation, text),
             Change::Forked { generation, index, pid: Some(pid) } => self.forked(generation, index, pid),
             Change::Forked { generation, index, pid: None } => self.fork_failed(generation, index),
             Change::Ready(serial) => self.ready(serial),

@@ -248,6 +248,11 @@ impl Reconciler {
         (reload.generation() == Some(generation)).then_some(reload.course.kind)
     }
 
+    /// Returns whether all workers of the old code serve while the template of this generation gets ready.
+    pub fn has_time(&self, generation: Generation) -> bool {
+        self.brought_by(generation) == Some(ReloadKind::Reload) && !self.rules.reload.course.in_place
+    }
+
     /// Returns the code whose settings are to be read again when the template of this generation has
     /// evaluated `puma.rb`: that of a reload.
     pub fn release_to_read(&self, generation: Generation) -> Option<ReleaseId> {

@@ -53,6 +53,8 @@ pub(crate) enum TemplateMessage {
     Stop,
     /// The processes that the `before_fork` hooks have started when they ran again.
     Jobs(Vec<u32>),
+    /// The app is loaded, and the template repeats requests; in a sentence.
+    Warming(String),
     /// The backtrace during loading, on request.
     Loading(String),
     /// The app could not be loaded, for this reason.
@@ -140,7 +142,10 @@ pub(super) fn boot(
     settings.rack.warmup.iter().for_each(|target| put(boot::WARMUP, target.clone().into_bytes()));
     let warm_up = &config.warm_up;
     if !warm_up.requests.is_empty() {
-        put(boot::WARM_MS, number(warm_up.limit.as_millis() as usize));
+        let ms = |time: Duration| number(time.as_millis() as usize);
+        put(boot::WARM_MS, ms(warm_up.limit));
+        put(boot::WARM_COMPILED_MS, ms(warm_up.compiled));
+        put(boot::BOOT_MS, ms(warm_up.boot));
         put(boot::WARM_ANYWAY, switch(warm_up.anyway));
         warm_up.requests.iter().for_each(|request| put(boot::WARM, request.clone()));
     }
@@ -241,6 +246,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
             TemplateMessage::Files(lines.iter().map(|line| (*line).to_owned()).collect())
         }
         [report::STOP] => TemplateMessage::Stop,
+        [report::WARMING, text] => TemplateMessage::Warming(text.into()),
         [report::LOADING, text] => TemplateMessage::Loading(text.into()),
         [report::JOBS, ref pids @ ..] => {
             TemplateMessage::Jobs(pids.iter().map(|pid| number(pid)).collect::<io::Result<_>>()?)

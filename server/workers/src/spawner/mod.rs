@@ -64,6 +64,10 @@ pub struct BootConfig {
 pub struct WarmUp {
     /// How long it may take.
     pub limit: Duration,
+    /// How long it may take if YJIT compiles the app.
+    pub compiled: Duration,
+    /// `timeouts.worker_boot`, within which the app has to be loaded and warm.
+    pub boot: Duration,
     /// Whether they may be repeated where nothing prevents the app from writing to its database.
     pub anyway: bool,
     /// In the lines of `warm` ([`docs/internals/processes.md`]).

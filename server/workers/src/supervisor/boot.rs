@@ -35,6 +35,8 @@ impl Supervisor {
             let reports = &mut self.inbox.templates.1;
             match tokio::time::timeout_at(if asked { until } else { ask }, reports.recv()).await {
                 Ok(Some((_, Ok(Some(TemplateMessage::Loading(text)))))) => loading = Some(text),
+                // A caller of the upgrade learns of it when it is over.
+                Ok(Some((_, Ok(Some(TemplateMessage::Warming(_)))))) => {}
                 Ok(report) => return Ok(report.map(|(_, message)| message)),
                 Err(_) if asked => return Err(BootError::Slow(loading)),
                 Err(_) => {

@@ -4,7 +4,7 @@ use super::*;
 use crate::process::Process;
 use crate::process::ReleaseId;
 use crate::reconciler::{End, ReloadKind, TemplateEnd};
-use crate::spawner::{Booted, Source, Spawner, Template, TemplateMessage, message, without_fork};
+use crate::spawner::{BootConfig, Booted, Source, Spawner, Template, TemplateMessage, message, without_fork};
 use std::os::fd::AsFd;
 
 pub(super) struct RunningTemplate {
@@ -25,7 +25,7 @@ impl RunningTemplate {
 
 impl Supervisor {
     pub(super) fn start_template(&mut self, generation: Generation, release: ReleaseId) -> io::Result<()> {
-        let boot = self.boot_config(release).map_err(io::Error::other)?;
+        let boot = self.boot_config_of(generation, release).map_err(io::Error::other)?;
         let (links, sizes) = self.template_sizes();
         let (scoreboard, to) = (self.shared.scoreboard().memory().as_fd(), self.inbox.templates.0.clone());
         let template = if let Some(socket) = &self.options.attached {
@@ -54,11 +54,21 @@ impl Supervisor {
             self.options.releases.evaluated(release, &calls)?;
         }
         let release = self.reconciler.release_of(generation).unwrap_or(self.reconciler.wish().release);
-        let boot = self.boot_config(release)?;
+        let boot = self.boot_config_of(generation, release)?;
         let (links, sizes) = self.template_sizes();
         let Some(template) = self.templates.get(&generation) else { return Ok(()) };
         let booted = template.process.boot(&boot, links, self.shared.scoreboard().memory().as_fd(), sizes);
         booted.map_err(|e| format!("the template cannot be told to load the app: {e}"))
+    }
+
+    /// Returns how to start the template of a generation. Unless the old code serves meanwhile (that of an upgrade does, too), workers wait for
+    /// it, so it takes no longer time for code that is compiled.
+    fn boot_config_of(&self, generation: Generation, release: ReleaseId) -> Result<BootConfig, String> {
+        let mut boot = self.boot_config(release)?;
+        if generation != FIRST && !self.reconciler.has_time(generation) {
+            boot.warm_up.compiled = boot.warm_up.limit;
+        }
+        Ok(boot)
     }
 
     /// Returns the number of links of a worker, and the number of slots with their size in bytes.
@@ -157,6 +167,7 @@ impl Supervisor {
             }
             Ok(Some(TemplateMessage::Stop)) => return self.asked_to_stop(generation),
             Ok(Some(TemplateMessage::Said(text))) => return self.log(text),
+            Ok(Some(TemplateMessage::Warming(text))) => Change::Warming { generation, text },
             Ok(Some(TemplateMessage::Loading(text))) => return self.reconciler.loading(generation, text),
             Ok(Some(TemplateMessage::Pid(pid))) => return template.process.is_process(pid),
             Ok(Some(TemplateMessage::Files(files))) => return self.told_of_files(generation, files),

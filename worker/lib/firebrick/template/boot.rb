@@ -34,15 +34,17 @@ module Firebrick
         @dir = File.dirname(File.expand_path(one(Key::APP)))
       end
 
-      # Boots the app. Returns facts for `booted`.
-      def run
-        started = now
+      # Boots the app. Returns facts for `booted`. Yields a sentence when the app is loaded and requests are to be
+      # repeated.
+      def run(&warming)
+        @started = now
+        @warming = warming
         prepare_process
         facts = watch_threads { load_and_warm_up }
         jobs = start_jobs
         tidy
         replay
-        facts + [[Wire::Booted::MS, now - started]] + jobs + Firebrick.services.facts
+        facts + [[Wire::Booted::MS, now - @started]] + jobs + Firebrick.services.facts
       end
 
       def out_of_band_gc?

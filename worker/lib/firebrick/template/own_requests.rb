@@ -6,6 +6,8 @@ module Firebrick
     module OwnRequests
       # The longest time that a new worker sends requests to itself.
       WORKER_SECONDS = 0.5
+      # The part of `timeouts.worker_boot` after which no request is repeated.
+      BOOT_SHARE = 0.8
 
       private
 
@@ -30,7 +32,15 @@ module Firebrick
         warm_up = WarmUp.new(@app, @base, requests, anyway: flag?(Key::WARM_ANYWAY))
         # The last hook: the app's own come first.
         Firebrick.after_fork { warm_up.run_once(WORKER_SECONDS) }
-        warm_up.run(Integer(one(Key::WARM_MS)) / 1e3)
+        warm_up.run(warm_seconds, &@warming)
+      end
+
+      # Returns how long requests may be repeated. The template has to be ready within `timeouts.worker_boot`, which has
+      # begun shortly before this process has.
+      def warm_seconds
+        wanted = Integer(one(Yjit.enabled? ? Key::WARM_COMPILED_MS : Key::WARM_MS))
+        left = (Integer(one(Key::BOOT_MS)) * BOOT_SHARE).to_i - (now - @started)
+        [wanted, left].min / 1e3
       end
 
       # Repeats requests for `firebrick deaths --replay`, whose only purpose this process is then.

@@ -32,19 +32,17 @@ module Firebrick
         @anyway = anyway
       end
 
+      # Yields a sentence before the first request.
+      #
       # limit:: in seconds
       #
       # @return [String] a sentence about it
       def run(limit)
-        return CANNOT unless @anyway || ReadOnly.available?
+        reason = refusal(limit)
+        return reason if reason
 
-        began = now
-        outcome = Warm::Scout.new(@app, @base, @requests, limit * SCOUTING).run
-        return "no requests are repeated before the fork: #{outcome.refusal}" if outcome.refusal
-
-        @rounds = Warm::Rounds.new(@app, @base, outcome.good)
-        @rounds.run(began + limit)
-        describe(outcome, now - began)
+        yield format("repeating recent requests for at most %.0f s", limit) if block_given?
+        repeat(limit)
       end
 
       # Repeats each request once, if they have been repeated before.
@@ -54,9 +52,28 @@ module Firebrick
 
       CANNOT = "no requests are repeated before the fork, because nothing keeps this app from writing: " \
                "reload.warm_paths names paths that may be"
-      private_constant :CANNOT
+      NO_TIME = "no requests are repeated before the fork, because loading the app has taken most of " \
+                "timeouts.worker_boot"
+      private_constant :CANNOT, :NO_TIME
 
       private
+
+      # Returns why nothing is repeated; nil if something is.
+      def refusal(limit)
+        return CANNOT unless @anyway || ReadOnly.available?
+
+        NO_TIME unless limit.positive?
+      end
+
+      def repeat(limit)
+        began = now
+        outcome = Warm::Scout.new(@app, @base, @requests, limit * SCOUTING).run
+        return "no requests are repeated before the fork: #{outcome.refusal}" if outcome.refusal
+
+        @rounds = Warm::Rounds.new(@app, @base, outcome.good)
+        @rounds.run(began + limit)
+        describe(outcome, now - began)
+      end
 
       def now
         Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -24,14 +24,14 @@ module Firebrick
             Wire::Booted::NOTE => note }.compact
         end
 
+        def enabled?
+          built? && RubyVM::YJIT.enabled?
+        end
+
         private
 
         def wants?(wanted)
           wanted == "on" || (wanted == "auto" && !decided_by_rails?)
-        end
-
-        def enabled?
-          built? && RubyVM::YJIT.enabled?
         end
 
         def built?

@@ -33,6 +33,29 @@ impl Reconciler {
         self.vacate(serving);
     }
 
+    /// Takes the news that the new template has loaded the app, and what it does before it can fork.
+    pub(in crate::reconciler) fn warming(&mut self, generation: Generation, text: String) {
+        let is_new = self.brought_by(generation).is_some();
+        if let State::Booting { loaded: loaded @ false } = &mut self.rules.reload.state
+            && is_new
+        {
+            *loaded = true;
+            self.say_loaded();
+            self.step(text);
+        }
+    }
+
+    fn say_loaded(&mut self) {
+        let seconds = self.reload_seconds();
+        self.step(format!("the app is loaded ({seconds:.1} s)"));
+    }
+
+    /// Takes the sentence about the requests that the new template has repeated.
+    fn take_warmed(&mut self) -> Option<String> {
+        let new = self.rules.reload.course.new;
+        self.generation(new)?.warmed.take()
+    }
+
     /// Takes the result of the probe or of the comparison.
     pub(in crate::reconciler) fn tried(&mut self, result: Result<String, String>) {
         match (&self.rules.reload.state, result) {
@@ -125,14 +148,12 @@ impl Reconciler {
             State::Booting { .. } if refork && facts.new.template != Template::Up => return false,
             State::Booting { .. } if refork => self.roll_new(),
             State::Booting { loaded } => {
-                if facts.new.template == Template::Up && !*loaded {
+                let is_up = facts.new.template == Template::Up;
+                if is_up && !*loaded {
                     *loaded = true;
-                    let seconds = self.reload_seconds();
-                    self.step(format!("the app is loaded ({seconds:.1} s)"));
-                    let new = self.rules.reload.course.new;
-                    if let Some(text) = self.generation(new).and_then(|generation| generation.warmed.take()) {
-                        self.step(text);
-                    }
+                    self.say_loaded();
+                } else if is_up && let Some(text) = self.take_warmed() {
+                    self.step(text);
                 } else if is_gone(facts.new) {
                     self.revert("its template has ended");
                 } else if facts.new.ready > 0 {

@@ -54,7 +54,7 @@ module Firebrick
         end
 
         def least
-          defined?(::RubyVM::YJIT) && ::RubyVM::YJIT.enabled? ? LEAST_COMPILED : LEAST
+          Yjit.enabled? ? LEAST_COMPILED : LEAST
         end
 
         # Returns the seconds that it took; nil if the time is over.
