@@ -47,7 +47,7 @@ optimised: setup
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, a container image. PACKAGES='deb gem' selects some.
-dist: setup-dist optimised
+dist: setup-dist $(if $(filter-out $(shell uname -m)-unknown-linux-gnu,$(DIST_TARGET)),,optimised)
 	script/dist $(PACKAGES)
 
 # Prepares the release VERSION: versions, changelog, packages, bill of materials, licences, checksums. Commits and publishes nothing.

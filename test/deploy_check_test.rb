@@ -72,7 +72,7 @@ class DeployCheckTest < Case
   end
 
   it "is green for a Rails app without faults" do
-    skip "Rails is not installed" unless RailsApp.version
+    rails_only
     write(**RailsApp.files, "public/assets/.sprockets-manifest-1.json" => "{}", "public/assets/.manifest.json" => "{}")
     env = { **RailsApp::ENVIRONMENT, "RAILS_ENV" => "production", "RACK_ENV" => nil, "PORT" => "0", "BUNDLE_GEMFILE" => nil }
     out, err, code = firebrick("--offline", env: env, port: [])

@@ -14,12 +14,8 @@ class HandlersTest < ProgramCase
     run ->(env) { [200, { "content-type" => "text/plain" }, ["pid #{Process.pid} #{ENV['RACK_ENV']} #{env['rack.multiprocess']}"]] }
   RUBY
 
-  # Rack 3 contains no rackup.
   def rackup(*arguments, **options)
-    handler = Server.rack_release.to_i >= 3 ? "rackup" : "rack"
-    code = "require '#{handler}'; #{handler == 'rack' ? 'Rack' : 'Rackup'}::Server.start"
-    command = [ENV.fetch("RUBY", "ruby"), "-I", RubyProgram::LIB, "-e", code, "--", "-s", "firebrick", *arguments]
-    program(command: command, **options)
+    program(command: RubyProgram.rackup(*arguments), **options)
   end
 
   it "serves rackup's app in rackup's own process, which is in the pid file" do

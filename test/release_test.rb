@@ -148,6 +148,24 @@ class ReleaseTest < Case
     end
   end
 
+  it "lists what is in the packages for another system" do
+    names = %w[aarch64-unknown-linux-gnu x86_64-unknown-linux-musl].to_h do |target|
+      env = { "SOURCE_DATE_EPOCH" => "1900000000", "DIST_TARGET" => target }
+      [target, JSON.parse(run!("script/sbom", env: env))["components"].map { |one| one["name"] }]
+    end
+    names.each_value { |list| assert_empty %w[tokio rustls aws-lc mimalloc] - list }
+    assert_includes names["aarch64-unknown-linux-gnu"], "mruby" if File.exist?(Packages::Dependencies::MRUBY)
+    refute_includes names["x86_64-unknown-linux-musl"], "mruby", "Debian's library is of glibc"
+  end
+
+  it "refuses systems for which nothing can be made, and packages that a system does not have" do
+    { ["sparc64", []] => /DIST_TARGET=sparc64: expected x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, x86_64-unknown-linux-musl/,
+      ["x86_64-unknown-linux-musl", %w[deb]] => /there is no package deb for x86_64-unknown-linux-musl; there are tarball, gem, image/ }.each do |(target, words), expected|
+      out, status = Open3.capture2e({ "DIST_TARGET" => target, "PROFILE" => "none" }, "script/dist", *words, chdir: ROOT)
+      assert_equal [1, true], [status.exitstatus, out.match?(expected)], out
+    end
+  end
+
   it "has the licence of every library, with its text" do
     text = run!("script/sbom", "licences")
     dependencies = Packages::Dependencies.new

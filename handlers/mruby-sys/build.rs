@@ -125,6 +125,10 @@ fn find() -> Library {
             };
             (lib, dir.join("include"), Some(dir.join("build/host/include")).filter(|names| names.exists()))
         }
+        None if !is_native() => {
+            let why = "it was compiled for another system than the compiling machine's; set MRUBY_DIR to an mruby for it, and build again";
+            return Library::None(why.to_owned());
+        }
         None => {
             let Some(lib) = PLACES.iter().map(Path::new).find(|dir| dir.join("libmruby.a").exists()) else {
                 let why = "no libmruby.a was found; on Debian install libmruby-dev, elsewhere set MRUBY_DIR, and build again";
@@ -141,7 +145,7 @@ fn find() -> Library {
     let names = names.or_else(|| names_instead_of(&include));
     let mut found = LibraryFiles { lib, include, names, has_hook: false };
     // If programs for the target cannot run here, the headers are trusted; the check at start remains.
-    if std::env::var("HOST").ok() == std::env::var("TARGET").ok() {
+    if is_native() {
         match [false, true].map(|hook| fits(&found, hook)) {
             [Ok(true), _] => {}
             [_, Ok(true)] => found.has_hook = true,
@@ -155,6 +159,11 @@ fn find() -> Library {
         }
     }
     Library::Fit(found)
+}
+
+/// Returns whether the program is compiled for the system that compiles it.
+fn is_native() -> bool {
+    std::env::var("HOST").ok() == std::env::var("TARGET").ok()
 }
 
 /// Returns the folder that replaces the symbol names. Headers before 4.0 work without them, which needs MRB_NO_PRESYM.

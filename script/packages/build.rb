@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require "etc"
+require "fileutils"
 require "open3"
-require "rbconfig"
 require_relative "../../worker/lib/firebrick/version"
+require_relative "target"
 
 # Packages of Firebrick, for `make dist`.
 module Packages
@@ -22,69 +22,57 @@ module Packages
     raise Failure, "#{command.first} is missing: install it first (script/setup dist)"
   end
 
-  # The compiled files: the program, and the worker for each Ruby.
+  # Returns the folder of a tree that script/tree makes: "trixie", "bookworm:arm64".
+  def self.tree(name, *packages) = run("script/tree", name, *packages).lines.last.strip
+
+  # Writes a program of the shell that becomes a command with the arguments it gets. Returns its path.
+  def self.script(path, command)
+    FileUtils.mkdir_p(File.dirname(path))
+    File.write(path, "#!/bin/sh\nexec #{command} \"$@\"\n")
+    File.chmod(0o755, path)
+    path
+  end
+
+  # The compiled files: the program, and the worker for each Ruby. Those for another system than this machine's are compiled here (Cross);
+  # the program and the worker for this machine's own Ruby are there already (`make optimised`).
   class Build
     RELEASES = Process.uid.zero? ? "trixie" : ""
 
+    attr_reader :profile, :target
+
     # profile: the Profile with which the program was compiled.
-    def initialize(profile)
+    def initialize(profile, target = Target.new)
       @profile = profile
-      @target = File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT)
-      return if File.executable?(program)
+      @target = target
+      @folder = File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT)
+      @cross = Cross.new(target, profile, @folder) if target.foreign?
+      return if @cross || File.executable?(program)
 
       raise Failure, "#{program} was not found: build it first (make dist does)"
     end
 
-    attr_reader :profile
-
     def version = Firebrick::VERSION
 
-    # The platform as compilers, tarballs and gems name it: x86_64-linux.
-    def platform = "#{Etc.uname[:machine]}-linux"
+    def program = @program ||= @cross ? @cross.program : File.join(@folder, "dist", "firebrick")
 
-    # Debian's name of the processor.
-    def architecture = @architecture ||= Packages.run("dpkg", "--print-architecture").strip
-
-    def program = File.join(@target, "dist", "firebrick")
+    # The variables with which the program runs on this machine.
+    def run_environment = @cross ? @cross.run_environment : {}
 
     # The time stamp of every file in a package, in seconds, so that packages of the same sources are identical.
     def time = @time ||= Packages.time
 
     # Paths of the worker's library by ABI ("3.1").
     def natives
-      @natives ||= releases.to_h { |release| compile_for(release) }.merge(RUBY_VERSION[/\A\d+\.\d+/] => own_native)
+      @natives ||= @cross ? @cross.natives : releases.to_h { |release| Native.new(release, @profile, @folder).compile }.merge(RUBY_VERSION[/\A\d+\.\d+/] => own_native)
     end
 
     private
 
     def releases = ENV.fetch("DIST_RELEASES", RELEASES).split
 
-    def own_native = File.join(@target, "dist", "libfirebrick_worker.so")
-
-    # Compiles the worker here, with the headers of the Ruby in a tree, so it needs no newer C library than the program.
-    def compile_for(release)
-      tree = Packages.run("script/tree", release, "ruby", "ruby-dev").lines.last.strip
-      abi = Packages.run("chroot", tree, "ruby", "-e", "print RUBY_VERSION[/\\A\\d+\\.\\d+/]")
-      folder = File.join(@target, "ruby-#{abi}")
-      Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "worker", "--target-dir", folder,
-                   env: headers(tree).merge("RUBY" => in_tree(tree, folder), "RUSTFLAGS" => "#{ENV.fetch('RUSTFLAGS', '')} #{profile.flags}", "CFLAGS" => [ENV.fetch("CFLAGS", nil), *Paths.c].compact.join(" ")))
-      [abi, File.join(folder, "dist", "libfirebrick_worker.so")]
-    end
-
-    # Makes rb-sys look for headers in the tree, instead of the path that the tree's Ruby reports.
-    def headers(tree)
-      %w[rubyhdrdir rubyarchhdrdir].to_h do |key|
-        ["RBCONFIG_#{key}",
-         File.join(tree, Packages.run("chroot", tree, "ruby", "-e", "print RbConfig::CONFIG['#{key}']"))]
-      end
-    end
-
-    # Returns a program that runs the tree's Ruby.
-    def in_tree(tree, folder)
-      File.join(FileUtils.mkdir_p(folder).first, "ruby").tap do |path|
-        File.write(path, "#!/bin/sh\nexec chroot #{tree} ruby \"$@\"\n")
-        File.chmod(0o755, path)
-      end
-    end
+    def own_native = File.join(@folder, "dist", "libfirebrick_worker.so")
   end
 end
+
+require_relative "cross"
+require_relative "native"

@@ -27,16 +27,30 @@ module Packages
       FileUtils.remove_entry(@dir)
     end
 
-    # Replaces the container by an image built by the recipe from this .deb.
-    def become_image(deb)
-      name = named("trial")
-      Image.build(name, deb, base: @base)
-      use(name)
-      @config = JSON.parse(Packages.run("buildah", "inspect", "--type", "image", name)).dig("OCIv1", "config")
+    # Replaces the container by an image that the block builds: it gets the image's name, and that of the tree's image.
+    def become_image
+      @image = named("trial")
+      yield @image, @base
+      use(@image)
+      @config = JSON.parse(Packages.run("buildah", "inspect", "--type", "image", @image)).dig("Docker", "config")
     end
 
     # The command that the image starts.
     def entry_point = @config.fetch("Entrypoint").join(" ")
+
+    # The command that asks whether the server is well, which engines run in the container.
+    def health_check = @config.fetch("Healthcheck").fetch("Test").drop(1)
+
+    # Runs a command in the container of the running server.
+    def exec(*words) = Packages.run("crun", "exec", "--cwd", @config.fetch("WorkingDir"), "--user", @config.fetch("User"), id, *words)
+
+    # Bytes that an engine downloads.
+    def download_size
+      archive = File.join(@dir, "image.tar")
+      Packages.run("buildah", "push", "--quiet", @image, "docker-archive:#{archive}")
+      Packages.run("gzip", "--keep", archive)
+      File.size("#{archive}.gz")
+    end
 
     # Makes a folder of this machine with these files, as the servers' working folder.
     def folder(files)

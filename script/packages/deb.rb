@@ -26,8 +26,8 @@ module Packages
       end
 
       fill(root)
-      file = File.join(ROOT, "dist", "firebrick_#{@build.version}_#{@build.architecture}.deb")
-      Packages.run("cargo", "deb", "--no-build", "--no-strip", "--package", "cli", "--deb-version", @build.version, "--output", file,
+      file = File.join(ROOT, "dist", "firebrick_#{@build.version}_#{@build.target.architecture}.deb")
+      Packages.run("cargo", "deb", "--no-build", "--no-strip", "--package", "cli", "--deb-version", @build.version, "--output", file, *(["--target", @build.target.triple] if @build.target.foreign?),
                    env: { "SOURCE_DATE_EPOCH" => @build.time.to_s })
       FileUtils.rm_rf(root)
       file

@@ -39,10 +39,8 @@ module Packages
     def own = reached.values.reject(&:checksum)
 
     def metadata
-      @metadata ||= JSON.parse(Packages.run(ENV.fetch("CARGO", "cargo"), "metadata", "--format-version", "1", "--locked", "--filter-platform", target)[/^\{.*/])
+      @metadata ||= JSON.parse(Packages.run(ENV.fetch("CARGO", "cargo"), "metadata", "--format-version", "1", "--locked", "--filter-platform", Target.new.triple)[/^\{.*/])
     end
-
-    def target = "#{Etc.uname[:machine]}-unknown-linux-gnu"
 
     def checksums
       @checksums ||= File.read(File.join(ROOT, "Cargo.lock")).scan(/^name = "(.*)"\nversion = "(.*)"\nsource = ".*"\nchecksum = "(\h+)"/).to_h { |name, version, sum| [[name, version], sum] }
@@ -90,7 +88,7 @@ module Packages
     end
 
     def mruby
-      return unless File.exist?(MRUBY)
+      return if Target.new.musl? || !File.exist?(MRUBY)
 
       numbers = File.read(MRUBY).scan(/#define MRUBY_RELEASE_(?:MAJOR|MINOR|TEENY) (\d+)/).flatten
       Library.new(name: "mruby", version: numbers.join("."), license: "MIT", within: nil, purl: "pkg:generic/mruby@#{numbers.join('.')}")

@@ -10,9 +10,15 @@ module Packages
     # Builds an image of that name from this .deb. +base+ is the base image, instead of the one that the recipe
     # names; +time+ is the time stamp of all its files, in seconds.
     def self.build(name, deb, base: nil, time: nil)
-      options = [*(["--timestamp", time] if time), *(["--build-arg", "BASE=#{base}"] if base)]
-      Packages.run("buildah", "bud", "--isolation", "chroot", *options, "--build-arg", "DEB=#{File.basename(deb)}",
-                   "--file", RECIPE, "--tag", name, File.dirname(deb))
+      arguments = { "DEB" => File.basename(deb), "BASE" => base }.compact
+      bud(RECIPE, name, File.dirname(deb), arguments: arguments, time: time)
+    end
+
+    # Builds an image of that name by a recipe from a folder, in the format that keeps health checks.
+    def self.bud(recipe, name, folder, arguments: {}, time: nil)
+      words = arguments.flat_map { |key, value| ["--build-arg", "#{key}=#{value}"] }
+      Packages.run("buildah", "bud", "--isolation", "chroot", "--format", "docker", *(["--timestamp", time] if time), *words,
+                   "--label", "org.opencontainers.image.version=#{Firebrick::VERSION}", "--file", recipe, "--tag", name, folder)
     end
 
     # IMAGE_BASE:: the base image, instead of the one that the recipe names

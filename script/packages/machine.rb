@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "net/http"
 require "tmpdir"
 require_relative "../../test/support/clock"
 require_relative "build"
@@ -76,13 +77,24 @@ module Packages
       FileUtils.rm_rf(File.join(@root, path))
     end
 
-    # Starts a server by a command in a folder and yields its port; then asks it to stop, which must succeed.
+    # Starts a server by a command in a folder with these files. Returns the front page; the server still runs while the block does.
+    def page(files, words)
+      folder(files) do |path|
+        server(path, [*words, "-b", "tcp://127.0.0.1:0"]) do |port|
+          Net::HTTP.get(URI("http://127.0.0.1:#{port}/")).tap { yield if block_given? }
+        end
+      end
+    end
+
+    # Starts a server by a command in a folder and yields its port; then asks it to stop, which must succeed. Returns
+    # the block's value.
     def server(folder, words)
       log = File.join(@dir, "server.log")
       pid = Process.spawn(*starting(folder, words), in: File::NULL, out: [log, "w"], err: %i[child out], pgroup: true)
-      yield port(pid, log)
+      result = yield port(pid, log)
       stop(pid, log)
       pid = nil
+      result
     ensure
       if pid
         Process.kill("KILL", -pid)
@@ -92,7 +104,7 @@ module Packages
 
     private
 
-    def tree = Packages.run("script/tree", @release).lines.last.strip
+    def tree = Packages.tree(@release)
 
     def starting(folder, words) = inside("cd #{folder} && exec #{words.join(' ')}")
 

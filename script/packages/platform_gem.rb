@@ -5,7 +5,8 @@ require "rubygems/package"
 require_relative "stage"
 
 module Packages
-  # The gem for this platform: contains the program, and the worker for each Ruby. Installing it compiles nothing.
+  # The gem for a platform: contains the program, and the worker for some Rubies; others have the worker in plain Ruby. Installing it compiles
+  # nothing.
   class PlatformGem
     def initialize(build, stage)
       @build = build
@@ -49,15 +50,8 @@ module Packages
       Gem::Specification.load(File.join(ROOT, "firebrick.gemspec")).dup.tap do |spec|
         spec.files = Dir.glob("**/*", base: folder).select { |file| File.file?(File.join(folder, file)) }.sort
         spec.extensions = []
-        spec.platform = Gem::Platform.new(@build.platform)
-        spec.required_ruby_version = versions
+        spec.platform = Gem::Platform.new(@build.target.platform)
       end
-    end
-
-    # Requires a Ruby between the oldest and the newest ABI in the gem.
-    def versions
-      oldest, newest = @build.natives.keys.map { |abi| abi.split(".").map(&:to_i) }.minmax
-      [">= #{oldest.join('.')}", "< #{newest[0]}.#{newest[1] + 1}.dev"]
     end
   end
 end

@@ -17,7 +17,7 @@ module Packages
 
     def initialize(build)
       @build = build
-      @path = File.join(ROOT, "dist", "firebrick-#{build.version}-#{build.platform}")
+      @path = File.join(ROOT, "dist", "firebrick-#{build.version}-#{build.target.platform}")
     end
 
     def fill
@@ -58,8 +58,8 @@ module Packages
 
     def program
       FileUtils.mkdir_p(File.dirname(program_path))
-      Packages.run("objcopy", "--only-keep-debug", @build.program, debug_path)
-      Packages.run("objcopy", "--strip-all", "--add-gnu-debuglink=#{debug_path}", @build.program, program_path)
+      objcopy("--only-keep-debug", @build.program, debug_path)
+      objcopy("--strip-all", "--add-gnu-debuglink=#{debug_path}", @build.program, program_path)
     end
 
     def profile
@@ -72,7 +72,7 @@ module Packages
       @build.natives.each do |abi, library|
         file = File.join(@path, "lib/firebrick", abi, "native.so")
         FileUtils.mkdir_p(File.dirname(file))
-        Packages.run("objcopy", "--strip-unneeded", library, file)
+        objcopy("--strip-unneeded", library, file)
       end
     end
 
@@ -94,7 +94,9 @@ module Packages
       FileUtils.cp_r(File.join(ROOT, "docs"), File.join(@path, "share/doc/firebrick"))
     end
 
-    def print(*words) = Packages.run(program_path, *words)
+    def print(*words) = Packages.run(program_path, *words, env: @build.run_environment)
+
+    def objcopy(*words) = Packages.run(@build.target.tool("objcopy"), *words)
 
     def compressed(text)
       target = StringIO.new

@@ -10,7 +10,14 @@ module Packages
       @stage = stage
     end
 
+    # Returns the file's path. Makes it once.
     def make
+      @make ||= pack
+    end
+
+    private
+
+    def pack
       file = "#{@stage.path}.tar.gz"
       folder = File.basename(@stage.path)
       Packages.run("tar", "--create", "--file=#{file}", "--use-compress-program=gzip -9n", "--sort=name", "--owner=0", "--group=0",

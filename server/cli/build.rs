@@ -9,8 +9,9 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         // Merges functions that differ only in their types, which saves a third of a megabyte. "Safe" allows
         // only functions whose address is never taken; the Makefile makes the compiler mark them. The linkers
-        // of other processors do not have the option.
-        if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
+        // of other systems do not have the option, unless the variable says that it is LLVM's.
+        let usual = std::env::var("TARGET").is_ok_and(|target| target == "x86_64-unknown-linux-gnu");
+        if usual || std::env::var("FIREBRICK_PACKED").is_ok_and(|linker| linker == "lld") {
             println!("cargo::rustc-link-arg-bins=-Wl,--icf=safe");
         }
     }

@@ -23,13 +23,18 @@ fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
 
 /// Runs `firebrick deaths --replay N`, which boots the app as `check` does.
 fn replay(loaded: Loaded, arguments: Vec<Argument>, client: &ControlClient, wish: ReplayWish) -> ExitCode {
-    let dir = loaded.settings.dir.clone();
-    cli::replay(&dir, client, wish.number, |payloads| {
-        let (loaded, prepared) =
-            front::configure(loaded, &cli::reread(Some(arguments), &ProcessEnvironment), None)?;
-        let replayed = front::replay(&loaded.settings, &prepared, payloads, wish.limit)?;
-        Ok(replayed.into_iter().map(|one| (one.good, one.text)).collect())
-    })
+    cli::replay(
+        (loaded, arguments),
+        client,
+        wish.number,
+        &ProcessEnvironment,
+        |(loaded, arguments), payloads| {
+            let (loaded, prepared) =
+                front::configure(loaded, &cli::reread(Some(arguments), &ProcessEnvironment), None)?;
+            let replayed = front::replay(&loaded.settings, &prepared, payloads, wish.limit)?;
+            Ok(replayed.into_iter().map(|one| (one.good, one.text)).collect())
+        },
+    )
 }
 
 fn main() -> ExitCode {

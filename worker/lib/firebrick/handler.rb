@@ -4,8 +4,8 @@ require "firebrick/binary"
 
 module Firebrick
   # `rackup -s firebrick`, `rails server -u firebrick`, Sinatra's `run!`: serves the app that this process has loaded
-  # (Firebrick::Server). In production, if there is a `config.ru` to load it from, this process becomes the `firebrick`
-  # program, which has several workers and loads the app again.
+  # (Firebrick::Server). In production, and without the native part of the worker, if there is a `config.ru` to load it
+  # from, this process becomes the `firebrick` program, which has several workers and loads the app again.
   module Handler
     # Options of the handler that become a flag with a value.
     FLAGS = { Port: "--port", environment: "--environment", Threads: "--threads", pid: "--pidfile" }.freeze
@@ -44,9 +44,18 @@ module Firebrick
 
     module_function
 
-    # Returns whether this process becomes the program: in production, if the app was not given as code or as an object.
+    # Returns whether this process becomes the program: in production, and where it cannot serve, if the app was not
+    # given as code or as an object.
     def becomes_program?(options)
-      environment(options) == "production" && !options[:builder] && !rackup_file(options[:config]).nil?
+      return false if options[:builder] || rackup_file(options[:config]).nil?
+
+      environment(options) == "production" || !serves_here?
+    end
+
+    # Returns whether this process can serve: it needs the native part of the worker.
+    def serves_here?
+      require "firebrick/native"
+      Native.respond_to?(:attach)
     end
 
     # Returns the environment for which the app has been loaded.

@@ -34,6 +34,7 @@ module Firebrick
         Engine.check
         again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
         Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
+        Engine.explain
         [Allocator, FiberStack].each(&:restore_environment)
         @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))
         new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
@@ -87,7 +88,7 @@ module Firebrick
       check_wire(settings.fetch(Wire::Boot::WIRE, []).last)
       @boot = Boot.new(settings, scoreboard)
       @control.links = Integer(settings.fetch(Wire::Boot::LINKS).last)
-      @facts = @boot.run
+      @facts = @boot.run { |text| @control.send_message(Wire::Report::WARMING, text) }
       require "firebrick/template/children"
       ready
     rescue Exception => e # rubocop:disable Lint/RescueException

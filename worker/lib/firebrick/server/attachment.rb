@@ -31,6 +31,7 @@ module Firebrick
 
       # Returns when the server listens; raises the reason if it does not.
       def start
+        refuse unless Native.respond_to?(:attach)
         ForkGuard.watch(self)
         @pipes = Pipes.new
         @conversation = Conversation.new(@app, @front, @pipes)
@@ -82,6 +83,12 @@ module Firebrick
       end
 
       private
+
+      def refuse
+        why = NATIVE_MISSING || "there is no native part of the worker for this Ruby"
+        raise Error, "#{why}. A server in the app's process needs it; #{NATIVE_ADVICE}. The program `firebrick` " \
+                     "serves the app without it, more slowly"
+      end
 
       def run
         @conversation.run

@@ -144,8 +144,8 @@ pub(super) struct Pieces {
     held_len: usize,
     /// Counts them while they wait for the window.
     hold: Option<Hold>,
-    /// A part of a file behind the held pieces.
-    file: Option<FileReader>,
+    /// A part of a file behind the held pieces. Most bodies have none, and many wait for long.
+    file: Option<Box<FileReader>>,
     /// An offer that is being declined.
     offer: Option<Box<dyn Lender>>,
     /// The end of the body, complete or broken off.
@@ -255,7 +255,7 @@ impl Pieces {
             Chunk::File(mut region) => {
                 region.len = fits;
                 let hold = if region.file.hold().is_none() { client.hold(Amount::FILE) } else { None };
-                self.file = Some(FileReader::new(region, hold));
+                self.file = Some(Box::new(FileReader::new(region, hold)));
             }
             Chunk::Offer(_) => {}
         }
