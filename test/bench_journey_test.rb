@@ -152,7 +152,7 @@ class BenchRailsJourneyTest < BenchCase
   parallel!
 
   it "sends a form of a Rails app with its token" do
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     own = start(**RailsApp.options(workers: 1, threads: "1:4", args: []))
     in_folder do |dir|
       File.write("#{dir}/form.toml", <<~'TOML')

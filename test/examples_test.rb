@@ -25,13 +25,13 @@ class ExamplesTest < Case
   it "covers every example, and each has a README" do
     names = Dir.children(ROOT).select { |name| File.directory?(File.join(ROOT, name)) }.sort
     # Examples of mruby handlers are tested by mruby_examples_test.rb, Redmine's by redmine_test.rb, the price ticker by hub_events_test.rb,
-    # presence by hub_presence_test.rb.
+    # presence by hub_presence_test.rb, the chat with Turbo Streams by hub_turbo_test.rb.
     names, = names.partition { |name| !name.start_with?("mruby-") && name != "redmine" }
-    assert_equal %w[hello jekyll json-redis presence price-ticker sinatra sleepers spa websocket-chat], names
+    assert_equal %w[hello jekyll json-redis presence price-ticker sinatra sleepers spa turbo-chat websocket-chat], names
     names.each { |name| assert File.file?(File.join(ROOT, name, "README.md")), name }
     apps, sites = names.partition { |name| File.file?(File.join(ROOT, name, "config.ru")) }
     # The sites are tested by pages_test.rb.
-    assert_equal [%w[hello json-redis presence price-ticker sinatra sleepers websocket-chat], %w[jekyll spa]], [apps, sites]
+    assert_equal [%w[hello json-redis presence price-ticker sinatra sleepers turbo-chat websocket-chat], %w[jekyll spa]], [apps, sites]
   end
 
   it "runs sleepers" do

@@ -57,7 +57,7 @@ class FibersRailsTest < Case
     super
     firebrick_only
     skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
-    skip "Rails is not installed (apt-get install ruby-rails)" unless RailsApp.version
+    rails_only
     skip "Rails #{RailsApp.version} cannot serve with fibers; 7.1 can" if Gem::Version.new(RailsApp.version) < Gem::Version.new("7.1")
     skip "pg is not installed (apt-get install ruby-pg)" unless system(ENV.fetch("RUBY", "ruby"), "-rpg", "-e", "", err: File::NULL)
     skip "PostgreSQL is not installed (apt-get install postgresql)" unless Postgresql.programs

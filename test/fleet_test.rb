@@ -152,6 +152,8 @@ class FleetTest < Case
     terminal.press("q")
     assert_equal 0, terminal.wait_exit
     assert terminal.restored?
+  ensure
+    FileUtils.rm_rf(File.dirname(list)) if list
   end
 
   it "shows a server that is killed, and its successor, on the screen" do
@@ -178,6 +180,7 @@ class FleetPageTest < BrowserCase
   ensure
     Process.kill("TERM", pid)
     Process.wait(pid)
+    FileUtils.rm_rf(File.dirname(log))
   end
 
   def picture(page, name)

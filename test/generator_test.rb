@@ -9,9 +9,6 @@ require "support/rails_app"
 class GeneratorTest < ProgramCase
   parallel! slow: true
 
-  GEMFILE = %(gem "rails"\ngem "sqlite3"\ngem "puma", ">= 5.0"\n)
-  WITH_FIREBRICK = %(gem "rails"\ngem "sqlite3"\ngem "puma", ">= 5.0"\ngem "firebrick", path: "#{Server::ROOT}"\n).freeze
-
   # The ends of Rails' own Dockerfiles.
   DOCKERFILE_7_1 = <<~'TEXT'
     FROM registry.docker.com/library/ruby:3.3.0-slim as base
@@ -65,7 +62,7 @@ class GeneratorTest < ProgramCase
 
   def setup
     firebrick_only
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     @folders = []
   end
 
@@ -92,11 +89,15 @@ class GeneratorTest < ProgramCase
     end
   end
 
+  def gemfile = %(#{RailsApp.files.fetch('Gemfile')}gem "puma", ">= 5.0"\n)
+  def with_firebrick = %(#{gemfile}gem "firebrick", path: "#{Server::ROOT}"\n)
+
   # The folder of a generated app with more files; nil removes one.
   def app(**files)
     dir = File.realpath(Dir.mktmpdir("firebrick-generator"))
     @folders << dir
-    RailsApp.files.merge("Gemfile" => GEMFILE, "tmp/pids/.keep" => "", "log/.keep" => "").merge(files.transform_keys(&:to_s)).compact.each do |name, text|
+    # Since Rails 7.1 a new app has files of images.
+    RailsApp.files.except("Dockerfile", "bin/docker-entrypoint").merge("Gemfile" => gemfile, "tmp/pids/.keep" => "", "log/.keep" => "").merge(files.transform_keys(&:to_s)).compact.each do |name, text|
       FileUtils.mkdir_p(File.dirname(File.join(dir, name)))
       File.binwrite(File.join(dir, name), text)
     end
@@ -159,7 +160,7 @@ class GeneratorTest < ProgramCase
     assert_includes lines(dir, "firebrick.toml"), %(port = 3000  # config/puma.rb:#{read(dir, 'config/puma.rb').lines.index { |line| line.start_with?('port') } + 1})
     refute_match(/^environment/, read(dir, "firebrick.toml"))
     assert_equal "web: bundle exec firebrick -e ${RAILS_ENV:-production}\n", read(dir, "Procfile")
-    assert_equal [*GEMFILE.lines(chomp: true), 'gem "firebrick"'], lines(dir, "Gemfile")
+    assert_equal [*gemfile.lines(chomp: true), 'gem "firebrick"'], lines(dir, "Gemfile")
     refute_path_exists File.join(dir, "Dockerfile")
 
     before = contents(dir)
@@ -182,7 +183,7 @@ class GeneratorTest < ProgramCase
     out = install(dir, "--force", "--replace")
     assert_equal ["web: bundle exec firebrick -C config/puma.rb -t 2:3", "jobs: bin/jobs"], lines(dir, "Procfile")
     assert_equal ["EXPOSE 80", 'ENV PORT="80"', 'CMD ["bundle", "exec", "firebrick", "-C", "config/puma.rb"]'], lines(dir, "Dockerfile").last(3)
-    assert_equal ['gem "rails"', 'gem "sqlite3"', 'gem "firebrick"'], lines(dir, "Gemfile")
+    assert_equal [*gemfile.lines(chomp: true).grep_v(/"puma"/), 'gem "firebrick"'], lines(dir, "Gemfile")
     assert_match(%r{config/puma.rb: blocks, plugins or conditions}, out)
     assert_match(/docs.kamal\.md/, out)
     refute_match(/app_port/, out, "the container listens where kamal-proxy sends to")
@@ -339,9 +340,9 @@ class GeneratorTest < ProgramCase
   end
 
   it "the app is served with the settings written, and `bin/rails server` takes Firebrick" do
-    dir = app(Gemfile: WITH_FIREBRICK)
+    dir = app(Gemfile: with_firebrick)
     install(dir, "--force", "--replace", "--hub", "--slo", "p95 < 500ms")
-    assert_equal WITH_FIREBRICK.sub('gem "puma"', '# Before firebrick:install: gem "puma"'), read(dir, "Gemfile")
+    assert_equal with_firebrick.sub('gem "puma"', '# Before firebrick:install: gem "puma"'), read(dir, "Gemfile")
     own = start(directory: dir, workers: 1, threads: nil, environment: nil, binds: nil, env: { **RailsApp::ENVIRONMENT, "RAILS_ENV" => "production" })
     assert_status 200, get("/", to: own)
     assert_match(/^listen|Listening/i, own.stdout)

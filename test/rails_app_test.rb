@@ -29,7 +29,7 @@ class RailsAppTest < Case
 
   def before_setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
   end
 
   def visitor(to = server)
@@ -302,7 +302,7 @@ class RailsSettingsTest < Case
 
   def before_setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
   end
 
   def secure(**env)

@@ -23,7 +23,7 @@ class RailsCachingTest < Case
   def before_setup
     super
     firebrick_only
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
   end
 
   def kept(path, headers = {})

@@ -12,7 +12,7 @@ class RailsProgramsTest < ProgramCase
 
   def before_setup
     super
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     firebrick_only
   end
 

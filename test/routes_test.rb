@@ -329,7 +329,7 @@ class FrameworkRoutesTest < Case
   RUBY
 
   it "takes the names of Rails' actions, counts their queries, and knows whose the worker's CPU is" do
-    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+    rails_only
     table = RailsApp.files.fetch("config/routes.rb").sub(/^end\s*\z/, "  get \"/x/:id/:action\", controller: \"routes\"\nend\n")
     files = { "app/controllers/routes_controller.rb" => RAILS_ROUTES, "config/routes.rb" => table }
     own = start(**RailsApp.options(workers: 1, threads: "1:1", files: files))

@@ -40,7 +40,7 @@ class StartTest < Case
   end
 
   it "Rails" do
-    skip "Rails is not installed" unless RailsApp.version
+    rails_only
     @env.merge!(RailsApp::ENVIRONMENT)
     RailsApp.files.each { |name, text| write(name, text) }
     follow(SECTIONS.fetch("Rails"))

@@ -65,11 +65,12 @@ class StatementTimeoutTest < Case
 
       # As a thread of the app, which serves no request.
       def elsewhere
-        database
-        pool = ActiveRecord::Base.connection_pool
-        pool.release_connection
-        seen = Thread.new { pool.with_connection { |one| one.select_rows(SHOW).first.join(" ") } }.value
-        render plain: seen
+        render plain: in_thread { |look| apart(&look) }
+      end
+
+      # Since Ruby 3.2 a thread that a request has started belongs to it.
+      def beside
+        render plain: in_thread(&:call)
       end
 
       # The SETs that the requests so far have cost.
@@ -80,6 +81,16 @@ class StatementTimeoutTest < Case
       private
 
       def database = ActiveRecord::Base.connection
+
+      def in_thread
+        database
+        pool = ActiveRecord::Base.connection_pool
+        pool.release_connection
+        look = -> { pool.with_connection { |one| one.select_rows(SHOW).first.join(" ") } }
+        Thread.new { yield look }.value
+      end
+
+      def apart(&block) = Fiber.respond_to?(:[]) ? Fiber.new(storage: {}, &block).resume : block.call
     end
   RUBY
   INITIALIZER = <<~'RUBY'
@@ -92,14 +103,14 @@ class StatementTimeoutTest < Case
   RUBY
   ROUTES = <<~'RUBY'
     Rails.application.routes.draw do
-      %w[show long late more transaction elsewhere sets].each { |name| get name => "statements##{name}" }
+      %w[show long late more transaction elsewhere beside sets].each { |name| get name => "statements##{name}" }
     end
   RUBY
 
   def before_setup
     super
     firebrick_only
-    skip "Rails is not installed (apt-get install ruby-rails)" unless RailsApp.version
+    rails_only
     skip "pg is not installed (apt-get install ruby-pg)" unless system(ENV.fetch("RUBY", "ruby"), "-rpg", "-e", "", err: File::NULL)
     skip "PostgreSQL is not installed (apt-get install postgresql)" unless Postgresql.programs
   end
@@ -117,6 +128,8 @@ class StatementTimeoutTest < Case
         assert_equal pid, same, "the same connection"
         assert_includes (LIMIT * 800)..(LIMIT * 1000), milliseconds(now), "the limit of a new request"
         assert_equal ["0", pid], get("/elsewhere", to: own).body.split, "outside of requests there is none"
+        now, = get("/beside", to: own).body.split
+        inherits? ? assert_includes((LIMIT * 800)..(LIMIT * 1000), milliseconds(now)) : assert_equal("0", now)
         before, after = get("/late?seconds=1.5", to: own).body.split.map { |text| milliseconds(text) }
         assert_operator before, :>, LIMIT * 800
         assert_operator after, :<=, (LIMIT - 1.5) * 1000, "what is left, not the whole"
@@ -224,6 +237,9 @@ class StatementTimeoutTest < Case
 
   private
 
+  # Whether the app's Ruby passes the storage of fibers on to threads.
+  def inherits? = system(ENV.fetch("RUBY", "ruby"), "-e", "exit Fiber.respond_to?(:[])")
+
   # Reads a time of PostgreSQL: 700ms, 54s, 1min.
   def milliseconds(text)
     number, unit = text.match(/\A(\d+)(ms|s|min)?\z/)&.captures
@@ -314,7 +330,8 @@ class StatementTimeoutMysqlTest < Case
 
     DATABASE = ActiveRecord::ConnectionAdapters::Mysql2Adapter.new
     run lambda { |env|
-      env["PATH_INFO"] == "/thread" ? Thread.new { DATABASE.execute("SELECT 2") }.join : DATABASE.execute("SELECT 1")
+      other = -> { DATABASE.execute("SELECT 2") }
+      env["PATH_INFO"] == "/thread" ? Thread.new { Fiber.respond_to?(:[]) ? Fiber.new(storage: {}, &other).resume : other.call }.join : DATABASE.execute("SELECT 1")
       [200, {}, [DATABASE.raw.told.slice!(0..).join("\n")]]
     }
   RUBY

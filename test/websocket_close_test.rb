@@ -24,11 +24,11 @@ class WebsocketCloseTest < Case
       end
       if way == "full"
         io = env["rack.hijack"].call
-        io.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: #{protocol}\r\n\r\n")
+        io.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: #{protocol}\r\nX-Pid: #{Process.pid}\r\n\r\n")
         hold.(io)
         [200, {}, []]
       elsif way == "partial"
-        [101, { "connection" => "upgrade", "upgrade" => protocol, "rack.hijack" => hold }, []]
+        [101, { "connection" => "upgrade", "upgrade" => protocol, "x-pid" => Process.pid.to_s, "rack.hijack" => hold }, []]
       else
         [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
       end
@@ -54,12 +54,16 @@ class WebsocketCloseTest < Case
 
     it "closes those of one worker that leaves, and no others (#{way})" do
       own = start(workers: 2, app: APP)
-      sockets = Array.new(20) { open_socket(own, way, "frames") }
+      # A worker whose thread is not free yet gets fewer, so each is opened when the threads of those before are.
+      opened = Array.new(20) do
+        open_with_pid(own, way, "frames").tap { wait_until("a free thread") { own.stats["workers"].all? { |worker| worker["busy_threads"].zero? } } }
+      end
+      of_worker = opened.group_by(&:last).transform_values { |group| group.map(&:first) }
+      assert_equal [10, 10], of_worker.values.map(&:size)
       own.signal(:TTOU)
-      wait_until("half of them to be closed") { sockets.count { |socket| !socket.silent?(0.01) } >= 10 }
-      open, closed = sockets.partition(&:silent?)
-      assert_equal [10, 10], [open.size, closed.size]
-      closed.each { |socket| assert_equal RESTART, socket.read_to_end }
+      leaving = wait_until("all of one worker to be closed") { of_worker.keys.find { |pid| of_worker[pid].none? { |socket| socket.silent?(0.01) } } }
+      of_worker.delete(leaving).each { |socket| assert_equal RESTART, socket.read_to_end }
+      of_worker.each_value { |staying| assert(staying.all?(&:silent?)) }
     end
   end
 
@@ -77,11 +81,15 @@ class WebsocketCloseTest < Case
 
   private
 
-  def open_socket(own, way, first, protocol: "websocket")
+  def open_socket(...) = open_with_pid(...).first
+
+  # The connection, and the worker's process that has it.
+  def open_with_pid(own, way, first, protocol: "websocket")
     connection = connect(own)
     connection.write(request("GET", "/#{way}/#{first}", "Connection" => "Upgrade", "Upgrade" => protocol))
-    assert_match(%r{\AHTTP/1.1 101 }, connection.read_through("\r\n\r\n"))
+    head = connection.read_through("\r\n\r\n")
+    assert_match(%r{\AHTTP/1.1 101 }, head)
     assert_equal FIRST.fetch(first), connection.read_exactly(FIRST.fetch(first).bytesize)
-    connection
+    [connection, head[/^x-pid: (\d+)/i, 1]]
   end
 end

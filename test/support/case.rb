@@ -214,6 +214,11 @@ class Case < Minitest::Test
     skip reason if Server.puma? && !ENV["TEST_EVERYTHING"]
   end
 
+  # For tests with an app of `support/rails_app`.
+  def rails_only
+    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless RailsApp.version
+  end
+
   def mruby_only
     firebrick_only
     skip "built without mruby" unless Server.mruby?

@@ -37,7 +37,7 @@ module QuicGo
       return unless system("go version", out: File::NULL, err: File::NULL)
 
       dir = Dir.mktmpdir("quic-go")
-      Minitest.after_run { FileUtils.remove_entry(dir) }
+      at_exit { FileUtils.remove_entry(dir) }
       out, status = Open3.capture2e({ "GOTOOLCHAIN" => "local" }, "timeout", "300", "go", "build", "-o", "#{dir}/client", ".", chdir: SOURCE)
       return "#{dir}/client" if status.success?
 

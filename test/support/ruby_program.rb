@@ -23,6 +23,13 @@ class RubyProgram
     { "FIREBRICK_PROGRAM" => Server.binary }
   end
 
+  # The command `rackup -s firebrick` with these arguments. Rack 3 contains no rackup.
+  # lib:: the folder of the library
+  def self.rackup(*arguments, lib: LIB)
+    handler = Server.rack_release.to_i >= 3 ? "rackup" : "rack"
+    [ENV.fetch("RUBY", "ruby"), "-I", lib, "-e", "require '#{handler}'; #{handler.capitalize}::Server.start", "--", "-s", "firebrick", *arguments]
+  end
+
   # command:: the arguments of the program; by default `program.rb` for Ruby
   # files::   path => content, in a fresh folder
   # terminal:: whether the process has a terminal, as its session leader

@@ -20,7 +20,12 @@ class Server
   ROOT = File.expand_path("../..", __dir__)
   LISTENING = /^(?:\[\d+\] )?\* Listening on (\S+)$/
 
+  @kept = []
+
   class << self
+    # Folders of servers that a test has refused, or has printed a report of.
+    attr_reader :kept
+
     def puma?
       ENV["TEST_SERVER"] == "puma"
     end
@@ -235,7 +240,7 @@ class Server
 
     @finished = true
     problems = stop
-    FileUtils.remove_entry(@base) if problems.empty? && !@keep
+    problems.empty? && !@keep ? FileUtils.remove_entry(@base) : Server.kept << @base
     Interruption.disown(@base)
     problems
   end
