@@ -18,6 +18,11 @@ class HandlersTest < ProgramCase
     program(command: RubyProgram.rackup(*arguments), **options)
   end
 
+  # A `ruby` in this folder that only complains.
+  def another_ruby(folder, complaint)
+    File.write(File.join(folder, "ruby"), "#!/bin/sh\necho '#{complaint}' >&2\nexit 3\n", perm: 0o755)
+  end
+
   it "serves rackup's app in rackup's own process, which is in the pid file" do
     ruby = rackup("-p", "0", "-P", "server.pid", files: { "config.ru" => APP })
     assert_equal "pid #{ruby.pid} development false", fetch(ruby.port)
@@ -53,6 +58,27 @@ class HandlersTest < ProgramCase
     ruby.signal("TERM")
     assert_equal 0, ruby.wait_exit
     refute_path_exists File.join(ruby.base, "server.pid")
+  end
+
+  # As `gem install` of ruby3.4 beside Debian's Ruby, or a Ruby below /opt.
+  {
+    "rackup" => RubyProgram.rackup("-p", "0", "-E", "production").drop(1),
+    "the gem's launcher" => [File.join(Server::ROOT, "exe/firebrick"), "-p", "0", "-e", "production"]
+  }.each do |name, words|
+    it "serves with the Ruby that runs #{name}, if `ruby` of the PATH is another one" do
+      Dir.mktmpdir("firebrick-path") do |folder|
+        another_ruby(folder, "another Ruby than the one that was typed")
+        files = { "config.ru" => "run ->(_) { [200, {}, [RbConfig.ruby]] }" }
+        ruby = program(command: [RbConfig.ruby, *words], files: files, env: { "PATH" => "#{folder}:#{ENV.fetch('PATH')}" })
+        assert_equal RbConfig.ruby, fetch(ruby.port)
+        # The file of the app has the last word.
+        ruby.write("firebrick.toml", "ruby = 'ruby'")
+        out, status = Open3.capture2e({ "XDG_RUNTIME_DIR" => File.join(ruby.base, "run") }, Server.binary, "reload", chdir: ruby.base)
+        refute status.success?, out
+        assert_match(/another Ruby than the one that was typed/, ruby.output)
+        assert_equal RbConfig.ruby, fetch(ruby.port)
+      end
+    end
   end
 
   # As rackup -D, which leaves the folder when it has loaded the app.

@@ -33,8 +33,19 @@ module Firebrick
     # again with the same arguments, and so finds a newer version of the gem.
     def exec(*arguments, launcher: nil)
       launcher &&= as_typed(launcher)
-      environment = { "FIREBRICK_LIB" => LIB, "FIREBRICK_LAUNCHER" => launcher }
-      Kernel.exec(environment, [path, "firebrick"], *arguments)
+      Kernel.exec(environment.merge("FIREBRICK_LAUNCHER" => launcher), [path, "firebrick"], *arguments)
+    end
+
+    # Returns the variables with which the program finds these files and this Ruby.
+    def environment
+      { "FIREBRICK_LIB" => LIB, "FIREBRICK_LAUNCHER_RUBY" => other_ruby }
+    end
+
+    # Returns this Ruby's path, or nil if it is `ruby` of the PATH, which version managers change with a release.
+    def other_ruby
+      programs = ENV.fetch("PATH", "").split(File::PATH_SEPARATOR).map { |folder| File.join(folder, "ruby") }
+      usual = programs.find { |file| File.file?(file) && File.executable?(file) }
+      RbConfig.ruby unless usual && File.identical?(usual, RbConfig.ruby)
     end
 
     # Returns an absolute path with its symbolic links unresolved, because they may point elsewhere later.

@@ -15,6 +15,9 @@ use crate::resolve::{Loaded, ResolveContext, TypedControl, resolve};
 use crate::table::{self, app};
 use crate::written::{Written, WrittenValues};
 
+/// Set by the gem's launcher and `rackup -s firebrick`: the Ruby that runs them, if it is not `ruby` of the PATH.
+const LAUNCHER_RUBY: &str = "FIREBRICK_LAUNCHER_RUBY";
+
 /// Loads settings from the command line, the environment and the configuration file, but not yet from `puma.rb`. If
 /// [`Settings::puma_rb`](crate::Settings::puma_rb) names one, evaluate it and call [`Loaded::evaluated`].
 ///
@@ -74,6 +77,12 @@ impl Reading {
                 let raw = Raw::Word(value.clone());
                 given.add(entry.about().key, Written { raw, origin: ValueSource::Default });
             }
+        }
+        let launcher = || environment.var(LAUNCHER_RUBY).filter(|ruby| !ruby.is_empty());
+        if let Some(ruby) = attached.is_none().then(launcher).flatten() {
+            // After all others, because it is only a default.
+            let origin = ValueSource::Env(LAUNCHER_RUBY.to_owned());
+            given.add(table::rack::ruby.about.key, Written { raw: Raw::Word(ruby), origin });
         }
         // An app's release is one unit that a reload replaces. Without an app, a link to the files is
         // followed wherever it leads at the time.

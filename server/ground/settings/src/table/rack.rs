@@ -23,7 +23,8 @@ section! { Category::Rack;
         key: "ruby",
         flags: &[long("ruby", "PATH")],
         default: "ruby",
-        more: "A name without a slash is looked up in PATH.",
+        more: "A name without a slash is looked up in PATH. If another Ruby runs the gem's launcher, rackup or bin/rails server, \
+               the default is that one.",
         reloadable: true,
         reload_only: true,
     }

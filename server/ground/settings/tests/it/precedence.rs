@@ -317,6 +317,19 @@ fn paths_begin_where_they_were_written() {
 }
 
 #[test]
+fn the_ruby_of_the_launcher_is_a_default() {
+    let launched = |app: App| app.var("FIREBRICK_LAUNCHER_RUBY", "/opt/ruby-3.4/bin/ruby").loaded();
+    let loaded = launched(App::new());
+    assert_eq!(loaded.settings.rack.ruby, Path::new("/opt/ruby-3.4/bin/ruby"));
+    let origins: Vec<_> = loaded.choices.iter().map(|choice| choice.origin.to_string()).collect();
+    assert_eq!(origins, ["FIREBRICK_LAUNCHER_RUBY"]);
+    assert_eq!(launched(App::with("ruby = '/r'")).settings.rack.ruby, Path::new("/r"));
+    assert_eq!(launched(App::new().flag("--ruby", "/r")).settings.rack.ruby, Path::new("/r"));
+    let unset = App::new().var("FIREBRICK_LAUNCHER_RUBY", "").loaded();
+    assert_eq!(unset.settings.rack.ruby, Path::new("ruby"));
+}
+
+#[test]
 fn a_rackup_file_stands_for_its_directory() {
     let app = App::new();
     app.write("other.ru", "");

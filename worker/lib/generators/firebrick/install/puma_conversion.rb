@@ -66,7 +66,7 @@ module Firebrick
       end
 
       def variables
-        { "FIREBRICK_LIB" => Binary::LIB, **VARIABLES.to_h { |name| [name, nil] } }
+        { **Binary.environment, **VARIABLES.to_h { |name| [name, nil] } }
       end
 
       # Paths become relative to the app's directory, which has another path where it is deployed.
