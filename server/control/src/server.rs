@@ -32,10 +32,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// Time-out from the accept to the end of the request's head.
 const HEAD_DEADLINE: Duration = Duration::from_secs(2);
-/// Time-out from the accept to the end of the response.
+/// Time-out from the accept to the end of the response, unless that comes in parts ([`Reply`]): a reload with a shadow,
+/// a recording or a search for leaks may take a day. Each ends by itself, and its blank lines find clients that have gone.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time-out of a reload's response, which takes at least as long as the app boots.
-const RELOAD_DEADLINE: Duration = Duration::from_secs(3600);
+/// Longer than any response takes.
+const LONG: Duration = Duration::from_secs(1 << 32);
 /// Pause after a failed accept: descriptors may be short for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Length of a generated token in bytes.
@@ -382,8 +383,8 @@ async fn serve<S, R>(
             let response = source.respond(request, gate.as_deref()).await;
             if !matches!(response.body(), Reply::Whole(_)) {
                 long.set(true);
-                // Such a connection is not closed for others: there are at most two.
-                requested.set(Some(Instant::now() + RELOAD_DEADLINE));
+                // Such a connection is not closed for others.
+                requested.set(Some(Instant::now() + LONG));
             }
             Ok::<_, Infallible>(response)
         }
@@ -396,7 +397,7 @@ async fn serve<S, R>(
     tokio::pin!(connection);
     // Errors of the client are ignored: hyper has responded if possible.
     if tokio::time::timeout(DEADLINE, &mut connection).await.is_err() && is_long.get() {
-        let _ = tokio::time::timeout(RELOAD_DEADLINE, connection).await;
+        let _ = connection.await;
     }
 }
 
@@ -452,6 +453,39 @@ fn random_token() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::OrderBody;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+
+    /// Sends its text when it comes.
+    struct Patient(Cell<Option<oneshot::Receiver<String>>>);
+
+    impl Respond for Patient {
+        async fn respond<B: OrderBody>(&self, _: Request<B>, _: Option<&Gate>) -> Response<Reply> {
+            Response::new(Reply::later(self.0.take().expect("one request")))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_in_parts_has_a_day_and_more() {
+        let (send, text) = oneshot::channel();
+        let (mut client, stream) = tokio::io::duplex(1 << 16);
+        let source = Rc::new(Patient(Cell::new(Some(text))));
+        let later = async {
+            client.write_all(b"POST /reload HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            let ends_at = tokio::time::Instant::now() + Duration::from_secs(30 * 3600);
+            let (mut received, mut send) = (Vec::new(), Some(send));
+            while client.read_buf(&mut received).await.unwrap() > 0 {
+                if tokio::time::Instant::now() > ends_at {
+                    send.take().into_iter().for_each(|send| send.send("done".to_owned()).unwrap());
+                }
+            }
+            received
+        };
+        let serves = serve(stream, ControlCaller::User(None), source, None, Requested::default());
+        let (received, ()) = tokio::join!(later, serves);
+        assert!(received.ends_with(b"done\n\r\n0\r\n\r\n"), "{}", received.escape_ascii());
+    }
 
     #[test]
     fn generated_tokens_are_long_and_differ() {

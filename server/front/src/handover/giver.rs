@@ -209,7 +209,7 @@ impl Successor {
         if self.exited(END).await.is_none() {
             // The new program's template notices and cleans up.
             let _ = self.child.kill();
-            let _ = self.child.wait();
+            sys::process::reap(self.child);
         }
     }
 
@@ -298,6 +298,6 @@ fn signal(child: &Child, signal: Signal) {
 
 fn abandon(mut child: Child, why: &str) -> String {
     let _ = child.kill();
-    let _ = child.wait();
+    sys::process::reap(child);
     why.to_owned()
 }

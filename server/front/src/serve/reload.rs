@@ -101,16 +101,16 @@ impl Reloads {
     /// so this order does not wait for the end of an upgrade.
     pub(super) fn followed(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadStep> {
         let (mut follower, steps) = Follower::new();
-        if self.is_upgrading() {
-            let why = "an upgrade is under way: reload when the new program serves";
-            follower.tell(ReloadStep::end(Err(why.to_owned())));
-        } else {
-            let pool = self.0.pool.clone();
+        let reloads = self.clone();
+        net::task::spawn_local(async move {
+            // Asked here, because an upgrade may begin before this task does.
+            if reloads.is_upgrading() {
+                let why = "an upgrade is under way: reload when the new program serves";
+                return follower.tell(ReloadStep::end(Err(why.to_owned())));
+            }
             // If the pool has ended, the follower that comes back reports it.
-            net::task::spawn_local(async move {
-                drop(pool.send(Command::Reload(wish, Some(follower))).await);
-            });
-        }
+            drop(reloads.0.pool.send(Command::Reload(wish, Some(follower))).await);
+        });
         steps
     }
 

@@ -181,9 +181,9 @@ impl Drop for Guarded {
                 Guard::Forked(_) => {}
             }
         }
-        if let Guard::Ours(guard) = &mut self.guard {
-            // The guard has closed its socket or was killed, so this does not block.
-            let _ = guard.wait();
+        if let Guard::Ours(guard) = std::mem::replace(&mut self.guard, Guard::Forked(None)) {
+            // The guard has closed its socket or was killed.
+            sys::process::reap(guard);
         }
     }
 }

@@ -29,6 +29,7 @@
 use crate::proc::{kib_of, numbers, rollup, schedstat, status};
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,15 @@ pub const KEPT: Duration = Duration::from_secs(30);
 
 /// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
 const SHORT: usize = 2_048;
+
+/// Reaps a child that is ending, and does not wait for that: one that was killed while it waits for a file server
+/// ends when the file server answers.
+pub fn reap(mut child: Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        // Without a thread the child is a zombie until this process ends.
+        let _ = std::thread::Builder::new().name("reaper".to_owned()).spawn(move || child.wait());
+    }
+}
 
 /// Returns the proportional set size of a process in bytes: its private memory plus its share of shared
 /// memory. This figure can be added up over forked workers. If the kernel does not report it (before Linux
@@ -158,6 +168,22 @@ mod tests {
         assert_eq!(Stat::parse(&line.replace(") S", ") Z")), None, "a zombie is ignored");
         assert_eq!(parse_schedstat("123 45 6\n"), Some((123, 45)));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn a_child_that_takes_long_to_end_is_reaped_later() {
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (pid, input) = (child.id(), child.stdin.take());
+        reap(child);
+        let exists = || state(pid).is_some();
+        assert!(exists(), "nothing has waited for its end");
+        drop(input);
+        let until = Instant::now() + Duration::from_secs(30);
+        while exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!exists(), "it is a zombie, or still runs");
     }
 
     #[test]

@@ -65,11 +65,15 @@ enum State {
         until: Instant,
         forked: bool,
     },
+    /// `pair`: the workers of the old and of the new code that get copies.
     Shadowing {
         until: Instant,
+        pair: (Serial, Serial),
     },
+    /// `worker`: the one that is compared with the others.
     Watching {
         until: Instant,
+        worker: Option<Serial>,
     },
     /// `ready`: new workers at the last observation. `deaths`: new workers that died.
     Rolling {
@@ -110,6 +114,8 @@ struct Course {
     met: bool,
     /// Whether an undo was requested.
     undo: bool,
+    /// The caller that has requested it while the reload ran, which has a caller of its own, or none.
+    undo_caller: Option<Caller>,
     /// Why the new code should not serve, although it does.
     unwanted: Option<String>,
 }
@@ -128,6 +134,7 @@ impl Course {
             said: String::new(),
             met: false,
             undo: false,
+            undo_caller: None,
             unwanted: None,
         }
     }
@@ -135,7 +142,7 @@ impl Course {
     /// Begins for another caller. The generations stay: the last reload may still be undone.
     fn begin(&mut self, kind: ReloadKind, caller: Option<Caller>, undo: bool, now: Instant) {
         (self.kind, self.caller, self.begun, self.undo) = (kind, caller, now, undo);
-        (self.met, self.unwanted) = (false, None);
+        (self.met, self.undo_caller, self.unwanted) = (false, None, None);
         self.said.clear();
     }
 }
@@ -279,7 +286,7 @@ impl Reconciler {
 
     /// Returns the worker that is compared with the others, and whether the time for that is over.
     pub fn watched(&self, now: Instant) -> Option<(Serial, bool)> {
-        let State::Watching { until } = self.rules.reload.state else { return None };
+        let State::Watching { until, .. } = self.rules.reload.state else { return None };
         Some((self.on_trial()?, until <= now))
     }
 
@@ -296,10 +303,10 @@ impl Reconciler {
                 "a warm worker finishes its requests and becomes the next template".to_owned()
             }
             _ if reload.is_refork() => format!("{ready} of {wanted} workers are forked from a warm one"),
-            State::Shadowing { until } => {
+            State::Shadowing { until, .. } => {
                 format!("copies of requests are compared for {:.0} s more", left(until))
             }
-            State::Watching { until } => {
+            State::Watching { until, .. } => {
                 let (share, left) = (reload.plan.share, left(until));
                 format!("one worker serves up to {share} % of the requests for {left:.0} s more")
             }
@@ -381,13 +388,7 @@ impl Reconciler {
             return self.end_for(caller, Err(why.to_owned()));
         }
         if self.is_reloading() {
-            self.rules.reload.course.undo = true;
-            if self.rules.reload.course.caller.is_none() {
-                self.rules.reload.course.caller = caller;
-            } else {
-                // The cancelled reload has its own caller, which gets the reason.
-                self.end_for(caller, Ok("the reload under way is undone".to_owned()));
-            }
+            (self.rules.reload.course.undo, self.rules.reload.course.undo_caller) = (true, caller);
             self.revert("it was undone");
         } else {
             self.rules.reload.course.begin(ReloadKind::Reload, caller, true, self.now);
@@ -464,6 +465,8 @@ impl Reconciler {
         if let Some((_, caller)) = self.rules.reload.waiting.take() {
             self.end_for(caller, Err(STOPPING.to_owned()));
         }
+        let undo_caller = self.rules.reload.course.undo_caller.take();
+        self.end_for(undo_caller, Err(STOPPING.to_owned()));
         let was_busy = self.is_reloading();
         (self.rules.reload.state, self.rules.reload.reading) = (State::Idle, None);
         self.rules.refork.stop();

@@ -314,6 +314,65 @@ fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
 }
 
 #[test]
+fn an_undo_waits_for_all_workers_of_the_new_code_whichever_template_has_forked_them() {
+    let mut world = world(plan());
+    world.reload();
+    world.work(60);
+    world.kill_template(2);
+    world.work(40);
+    assert_eq!(world.undo(), 1);
+    assert_eq!(world.stage(), Some("reverting"), "workers of the third template serve");
+    world.work(40);
+    assert_eq!(world.outcome_kinds(), [Done, Undone], "{:?}", world.acts);
+    assert_eq!(
+        (world.generations(), world.releases_that_serve()),
+        (BTreeSet::from([1]), BTreeSet::from([1]))
+    );
+}
+
+#[test]
+fn the_caller_of_an_undo_and_that_of_the_reload_learn_how_it_ended_for_them() {
+    let ends = |world: &World, to| {
+        let ends = |act: &Act| match act {
+            Act::Tell { to: told, step: ReloadStep::Done { done } } if *told == to => Some(Ok(done.clone())),
+            Act::Tell { to: told, step: ReloadStep::Failed { failed } } if *told == to => {
+                Some(Err(failed.clone()))
+            }
+            _ => None,
+        };
+        world.acts.iter().filter_map(ends).collect::<Vec<_>>()
+    };
+    for (stage, caller, stops) in [
+        ("watching", None, false),
+        ("watching", Some(7), false),
+        ("rolling", None, false),
+        ("rolling", Some(7), false),
+        ("rolling", Some(7), true),
+    ] {
+        let mut world = world(plan());
+        let acts = world.machine.reload(ReloadWish::Reload, caller, world.now);
+        world.carry_out(acts);
+        until(&mut world, stage);
+        let acts = world.machine.reload(ReloadWish::Undo, Some(8), world.now);
+        world.carry_out(acts);
+        assert_eq!(ends(&world, 8), [], "nothing has been undone yet");
+        if stops {
+            let acts = world.machine.stop(world.now);
+            world.carry_out(acts);
+            assert_eq!(ends(&world, 8), [Err("the server is stopping".to_owned())]);
+            continue;
+        }
+        world.work(40);
+        let text = "the reload under way is undone: the old code serves".to_owned();
+        assert_eq!(ends(&world, 8), [Ok(text)]);
+        let failed = caller.map(|_| Err("it was undone".to_owned()));
+        assert_eq!(ends(&world, 7), Vec::from_iter(failed));
+        assert_eq!(world.outcome_kinds(), [Undone]);
+        assert_eq!(world.releases_that_serve(), BTreeSet::from([1]));
+    }
+}
+
+#[test]
 fn a_template_loads_the_code_that_it_was_ordered_with_whatever_dies_meanwhile() {
     let mut world = world(plan());
     let acts = world.machine.reload(ReloadWish::Reload, None, world.now);
@@ -503,6 +562,35 @@ fn without_a_baseline_a_reload_goes_on() {
     world.reload();
     until(&mut world, "shadowing");
     world.kill_template(1);
+    world.work(60);
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+}
+
+#[test]
+fn a_worker_on_trial_that_something_else_stops_is_replaced_and_the_reload_goes_on() {
+    let mut world = world(Plan { shadow: Some(9 * SECOND), watch: Some(9 * SECOND), ..plan() });
+    world.reload();
+    until(&mut world, "shadowing");
+    world.work(5);
+    let (_, new, _) = world.machine.shadowed(world.now).unwrap();
+    world.see(Change::Health(new, Health::Stopping));
+    until(&mut world, "watching");
+    assert!(world.said("the worker of the new code has ended: nothing is compared"), "{:?}", world.acts);
+    world.work(10);
+    let (watched, _) = world.machine.watched(world.now).unwrap();
+    world.see(Change::Health(watched, Health::Stopping));
+    world.work(60);
+    let compared: Vec<_> = world
+        .acts
+        .iter()
+        .filter_map(|act| match act {
+            Act::Try(Trial::Watch { serial, time, .. }) => Some((*serial, *time)),
+            _ => None,
+        })
+        .collect();
+    let [(first, whole), (second, rest)] = compared[..] else { panic!("{compared:?}") };
+    assert!(first == watched && second != watched, "{compared:?}");
+    assert!(whole == 9 * SECOND && rest < 8 * SECOND, "the time is not longer: {compared:?}");
     world.work(60);
     assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
 }

@@ -27,6 +27,8 @@ pub(super) struct World {
     /// The pool of each worker.
     begun_in: BTreeMap<Serial, PoolIndex>,
     pub(super) plan: Plan,
+    /// The workers whose responses to copies of requests the front compares.
+    compared: Option<(Serial, Serial)>,
     /// The number of old workers that stay in place; 0: memory has room for both versions.
     pub(super) serving: usize,
     pub(super) acts: Vec<Act>,
@@ -61,6 +63,7 @@ impl World {
             gone: BTreeSet::new(),
             begun_in: BTreeMap::new(),
             plan: Plan::default(),
+            compared: None,
             serving: 0,
             acts: Vec::new(),
         }
@@ -144,6 +147,7 @@ impl World {
                 assert!(self.templates.contains(generation), "it has ended already");
                 self.forget(*generation);
             }
+            Act::Try(Trial::Shadow { old, new, .. }) => self.compared = Some((*old, *new)),
             Act::Open { serial, share: None } => drop(self.open.insert(*serial)),
             Act::Gone(exit) => {
                 self.open.remove(&exit.serial);
@@ -278,8 +282,10 @@ impl World {
         }
     }
 
+    /// Gives the verdict of the comparison, if those workers still are what is compared.
     pub(super) fn judge(&mut self, result: Result<&str, &str>) {
-        if matches!(self.stage(), Some("shadowing" | "watching")) {
+        let pair = self.machine.shadowed(self.now).map(|(old, new, _)| (old, new));
+        if (pair.is_some() && pair == self.compared) || self.machine.watched(self.now).is_some() {
             self.see(Change::Tried(result.map(str::to_owned).map_err(str::to_owned)));
         }
     }

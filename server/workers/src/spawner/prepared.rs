@@ -201,7 +201,7 @@ impl Drop for Prepared {
         if let Some(mut child) = self.child.take() {
             // The process may have exited already and only needs reaping.
             let _ = child.kill();
-            let _ = child.wait();
+            sys::process::reap(child);
         }
     }
 }

@@ -249,9 +249,9 @@ impl Drop for Template {
         self.reader.abort();
         let known = self.known.take();
         match std::mem::replace(&mut self.process, Process::Gone) {
-            Process::Ours(mut child) => {
+            Process::Ours(child) => {
                 known.inspect(|known| known.signal(Signal::KILL));
-                let _ = child.wait();
+                sys::process::reap(child);
             }
             // The end of its socket makes it exit, unless it hangs.
             Process::Adopted => drop(known.inspect(|known| known.signal(Signal::KILL))),

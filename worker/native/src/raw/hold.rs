@@ -103,7 +103,10 @@ impl Hold {
         let used_us = os::clock_us(self.clock.load(Relaxed));
         let passed_us = now_us.saturating_sub(self.looked_us.swap(now_us, Relaxed));
         let computed_us = used_us.saturating_sub(self.used_us.swap(used_us, Relaxed));
-        if still && computed_us * 2 > passed_us && self.asked_us.load(Relaxed) == 0 {
+        if !still {
+            // Ruby has run since, and with it the job: where another thread ran it, this one's question has no answer.
+            self.asked_us.store(0, Relaxed);
+        } else if computed_us * 2 > passed_us && self.asked_us.load(Relaxed) == 0 {
             self.timer().iter().for_each(Timer::fire);
         }
     }

@@ -129,7 +129,8 @@ impl Reconciler {
     /// Goes on if possible, and returns whether it was.
     fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
-        let unpaired = self.shadowed(now).is_none() && facts.new.ready > 0;
+        let (on_trial, unpaired) = (self.on_trial(), self.shadowed(now).is_none());
+        let is_back = self.is_back();
         let is_gone = |census: Census| census.template == Template::Gone;
         let refork = self.rules.reload.is_refork();
         match &mut self.rules.reload.state {
@@ -171,8 +172,17 @@ impl Reconciler {
                 let (until, forked) = (*until, *forked);
                 return self.pair(until, forked);
             }
-            State::Shadowing { .. } if unpaired => {
-                self.no_shadow("the worker of the old code has ended");
+            // Not before there is a worker that can be watched.
+            State::Shadowing { pair: (_, new), .. } if unpaired && on_trial.is_some() => {
+                let code = if on_trial == Some(*new) { "old" } else { "new" };
+                self.no_shadow(&format!("the worker of the {code} code has ended"));
+            }
+            State::Watching { until, worker }
+                if on_trial.is_some_and(|up| *worker != Some(up)) && *until > now =>
+            {
+                let time = *until - now;
+                *worker = on_trial;
+                self.compare(time);
             }
             State::Probing | State::Shadowing { .. } | State::Watching { .. } => return false,
             State::Rolling { ready, deaths } => {
@@ -214,19 +224,25 @@ impl Reconciler {
                 self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
                 self.step("the old template has died, so the new code takes over after all".to_owned());
             }
-            State::Returning { failure } => {
-                // When the new generation no longer serves, there is nothing left to wait for, whichever code
-                // serves now.
-                if facts.new.staying > 0 || facts.others < facts.wanted.min(1) {
-                    return false;
-                }
-                match failure.take() {
-                    Some(reason) => self.finish(ReloadOutcome::Failed, reason),
-                    None => self.finish(ReloadOutcome::Undone, "the old code serves again".to_owned()),
-                }
-            }
+            State::Returning { .. } if !is_back => return false,
+            State::Returning { failure } => match failure.take() {
+                Some(reason) => self.finish(ReloadOutcome::Failed, reason),
+                None => self.finish(ReloadOutcome::Undone, "the old code serves again".to_owned()),
+            },
         }
         true
+    }
+
+    /// Returns whether no worker of the new code stays, whichever template has forked it, and others serve.
+    fn is_back(&self) -> bool {
+        let is_new =
+            |worker: &Worker| self.release_of(worker.generation) == Some(self.rules.reload.course.release);
+        let serves = |worker: &Worker| {
+            worker.state == workers::State::Up && !worker.baseline && self.is_in_service(worker.generation)
+        };
+        let mut workers = self.workers();
+        let others = self.wanted() == 0 || self.workers().any(|worker| serves(worker) && !is_new(worker));
+        others && !workers.any(|worker| worker.is_staying() && is_new(worker))
     }
 
     // The steps.
@@ -251,13 +267,18 @@ impl Reconciler {
     pub(super) fn watch(&mut self) {
         let Plan { watch, share, .. } = self.rules.reload.plan;
         let Some(time) = watch.filter(|time| !time.is_zero()) else { return self.roll_new() };
-        self.rules.reload.state = State::Watching { until: self.now + time };
+        self.rules.reload.state = State::Watching { until: self.now + time, worker: self.on_trial() };
         self.rules.reload.course.met = true;
         self.step(format!("one worker serves up to {share} % of the requests for {} s", time.as_secs_f64()));
-        if let Some(serial) = self.on_trial() {
-            self.acts.push(Act::Try(Trial::Watch { serial, share, time }));
-        }
+        self.compare(time);
         self.open_trial(self.rules.reload.course.new, share);
+    }
+
+    /// Begins the comparison of the worker on trial with the others, or begins it again with a worker that has replaced it.
+    fn compare(&mut self, time: Duration) {
+        let share = self.rules.reload.plan.share;
+        let watch = self.on_trial().map(|serial| Act::Try(Trial::Watch { serial, share, time }));
+        self.acts.extend(watch);
     }
 
     fn roll_new(&mut self) {
@@ -430,7 +451,8 @@ impl Reconciler {
             ReloadOutcome::NoWayBack => (format!("reload: {text}"), Err(text.clone())),
             _ => (format!("reload failed, the old code serves on: {text}"), Err(text.clone())),
         };
-        let (met, undo) = (reload.course.met, reload.course.undo);
+        let (met, undo, undo_caller) =
+            (reload.course.met, reload.course.undo, reload.course.undo_caller.take());
         match outcome {
             ReloadOutcome::Done | ReloadOutcome::NoWayBack => self.wish.release = release,
             ReloadOutcome::Undone => self.wish.release = before,
@@ -447,6 +469,13 @@ impl Reconciler {
         };
         self.log(line);
         self.reached(Milestone::Reloaded { outcome, release: self.wish.release, changed, text, took });
+        self.end_for(
+            undo_caller,
+            match outcome {
+                ReloadOutcome::Undone => Ok("the reload under way is undone: the old code serves".to_owned()),
+                _ => result.clone(),
+            },
+        );
         self.end_for(caller, result);
     }
 
@@ -459,9 +488,11 @@ impl Reconciler {
         let Some(stage) = self.stage().filter(|_| !self.rules.reload.is_refork()) else { return };
         let reload = &mut self.rules.reload;
         reload.course.said.clone_from(&text);
-        let caller = reload.course.caller;
+        let callers = [reload.course.caller, reload.course.undo_caller];
         self.log(format!("reload: {stage}: {text}"));
-        self.tell(caller, ReloadStep::Step { stage, text });
+        for caller in callers {
+            self.tell(caller, ReloadStep::Step { stage, text: text.clone() });
+        }
     }
 
     pub(super) fn end_for(&mut self, caller: Option<Caller>, result: Result<String, String>) {

@@ -44,8 +44,9 @@ impl Reconciler {
 
     /// Returns the workers that get copies of requests, of the old and of the new code, and whether the time for that is over.
     pub fn shadowed(&self, now: Instant) -> Option<(Serial, Serial, bool)> {
-        let State::Shadowing { until } = self.rules.reload.state else { return None };
-        Some((self.baseline_up()?, self.on_trial()?, until <= now))
+        let State::Shadowing { until, pair: (old, new) } = self.rules.reload.state else { return None };
+        let are_up = (self.baseline_up(), self.on_trial()) == (Some(old), Some(new));
+        are_up.then_some((old, new, until <= now))
     }
 
     fn baseline_up(&self) -> Option<Serial> {
@@ -59,7 +60,8 @@ impl Reconciler {
         let baseline = self.workers().find(|worker| worker.baseline).map(|worker| worker.is_staying());
         if let (Some(old), Some(new)) = (self.baseline_up(), self.on_trial()) {
             let Plan { shadow, .. } = self.rules.reload.plan;
-            self.rules.reload.state = State::Shadowing { until: self.now + shadow.unwrap_or_default() };
+            let until = self.now + shadow.unwrap_or_default();
+            self.rules.reload.state = State::Shadowing { until, pair: (old, new) };
             let release = self.rules.reload.course.release;
             self.acts.push(Act::Try(Trial::Shadow { old, new, release }));
         } else if !forked && baseline.is_some() {
