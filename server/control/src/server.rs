@@ -454,6 +454,7 @@ fn random_token() -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::routes::OrderBody;
+    use hyper::Response;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::oneshot;
 

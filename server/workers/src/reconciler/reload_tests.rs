@@ -357,7 +357,7 @@ fn the_caller_of_an_undo_and_that_of_the_reload_learn_how_it_ended_for_them() {
         world.carry_out(acts);
         assert_eq!(ends(&world, 8), [], "nothing has been undone yet");
         if stops {
-            let acts = world.machine.stop(world.now);
+            let acts = world.machine.drain(world.now);
             world.carry_out(acts);
             assert_eq!(ends(&world, 8), [Err("the server is stopping".to_owned())]);
             continue;
