@@ -9,7 +9,7 @@ use settings::Settings;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
-use workers::supervisor::AppFacts;
+use workers::spawner::AppFacts;
 
 /// The content of the banner, except for facts that are known only when the port is open.
 pub(crate) struct Banner {

@@ -15,10 +15,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use workers::Shared;
 use workers::reconciler::{Capabilities, FIRST_RELEASE};
-use workers::spawner::{BootConfig, Handoff, Prepared, WarmUp, without_fork};
-use workers::supervisor::{
-    AppFacts, BootError, Command, Notice, Options, Processes, ReleaseReader, Supervisor,
-};
+use workers::spawner::{AppFacts, BootConfig, Handoff, Prepared, WarmUp, without_fork};
+use workers::supervisor::{BootError, Command, Notice, Options, Processes, ReleaseReader, Supervisor};
 
 /// The variable with the path of the server's Ruby files, set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";

@@ -34,14 +34,13 @@ use crate::reconciler::{
     Wish, recycle, slots_for,
 };
 use crate::shared::Shared;
-use crate::spawner::{TemplateReport, message, pools, seats};
+use crate::spawner::{AppFacts, TemplateReport, message, pools, seats};
 use jobs::Jobs;
 use meter::Meter;
 use net::memory;
 use orders::Followers;
 pub use orders::{
-    AppFacts, BootError, Command, Follower, Notice, Options, PROFILE_GRACE, Processes, ProfileWish,
-    ReleaseReader,
+    BootError, Command, Follower, Notice, Options, PROFILE_GRACE, Processes, ProfileWish, ReleaseReader,
 };
 use profiling::Profiling;
 use queue::{Dispatch, PassReason, PoolIndex, Serial};

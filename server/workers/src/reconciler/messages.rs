@@ -146,7 +146,7 @@ pub enum Change {
         generation: Generation,
         usable: Result<(), String>,
     },
-    /// The template has loaded the app, and does this before it can fork.
+    /// The template has loaded the app, and does or has done this before it can fork.
     Warming {
         generation: Generation,
         text: String,

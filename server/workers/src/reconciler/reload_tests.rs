@@ -53,12 +53,12 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
         (stats::CountedKind::name(stage), text)
     };
     assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
-    for generation in [1, 2, 2] {
-        let text = format!("generation {generation} repeats requests");
+    for (generation, does) in [(1, "repeats"), (2, "repeats"), (2, "has repeated")] {
+        let text = format!("generation {generation} {does} requests");
         let acts = world.machine.see(Change::Warming { generation, text }, world.now);
         world.carry_out(acts);
     }
-    assert_eq!(shown(&world), ("booting", "generation 2 repeats requests".to_owned()));
+    assert_eq!(shown(&world), ("booting", "generation 2 has repeated requests".to_owned()));
     until(&mut world, "watching");
     world.now += 4 * SECOND;
     let text = "one worker serves up to 10 % of the requests for 6 s more";
@@ -76,11 +76,11 @@ fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
         .collect();
     let stages = told.iter().map(|line| line.split(':').next().unwrap()).collect::<Vec<_>>();
     let expected = [
-        "booting", "booting", "booting", "probing", "watching", "watching", "rolling", "rolling", "rolling",
-        "done",
+        "booting", "booting", "booting", "booting", "probing", "watching", "watching", "rolling", "rolling",
+        "rolling", "done",
     ];
     assert_eq!(stages, expected, "{told:?}");
-    assert_eq!(told[8], "rolling: 3 of 3 workers run the new code");
+    assert_eq!(told[9], "rolling: 3 of 3 workers run the new code");
 }
 
 #[test]

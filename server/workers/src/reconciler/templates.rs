@@ -40,8 +40,6 @@ pub(super) struct GenerationState {
     pub(super) role: Role,
     /// Where the template was when it was slow to load the app.
     pub(super) loading: Option<String>,
-    /// The sentence about the requests that the template has repeated, until the reload shows it.
-    pub(super) warmed: Option<String>,
     /// Whether the template outlives its workers, because it may become a spare.
     pub(super) kept: bool,
     /// Whether one of its workers was ready.
@@ -62,7 +60,6 @@ impl GenerationState {
             template,
             role: Role::Service,
             loading: None,
-            warmed: None,
             kept: false,
             proven: false,
             boot_failures: 0,
@@ -327,13 +324,6 @@ impl Reconciler {
     pub fn loading(&mut self, number: Generation, backtrace: String) {
         if let Some(generation) = self.generation(number) {
             generation.loading = Some(backtrace);
-        }
-    }
-
-    /// Records what the template of a reload has repeated.
-    pub fn warmed(&mut self, number: Generation, text: String) {
-        if let Some(generation) = self.generation(number) {
-            generation.warmed = Some(text);
         }
     }
 

@@ -16,26 +16,41 @@ use wire::template::{boot, booted, end, order, report};
 /// The longest message that is accepted. The text of an exception with its backtrace fits.
 const LONGEST: usize = 4 << 20;
 
+/// Facts about the app that a template reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppFacts {
+    /// The Ruby engine and version.
+    pub ruby: String,
+    pub rack: String,
+    /// The time that loading took.
+    pub took: Duration,
+    /// The services declared with `Firebrick.service`.
+    pub services: Vec<Service>,
+    /// Sentences about settings that have no effect in this Ruby, and about middleware that the server makes needless.
+    pub notes: Vec<String>,
+    /// How well the app's libraries work with fibers.
+    pub libraries: Vec<Library>,
+    /// How the app's middleware handles files, one line each.
+    pub files: Vec<String>,
+    /// The size of its pool of connections to the database, if Active Record has one.
+    pub connections: Option<u32>,
+}
+
+impl AppFacts {
+    /// Returns the notes to log when the server starts. Warnings about libraries are included only if
+    /// requests run on `fibers`.
+    pub fn notes(&self, fibers: bool) -> impl Iterator<Item = String> {
+        let warnings = self.libraries.iter().filter(move |_| fibers).filter_map(Library::warning);
+        self.notes.iter().cloned().chain(warnings)
+    }
+}
+
 /// A report that the app is loaded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Booted {
-    /// The engine and version.
-    pub(crate) ruby: String,
-    pub(crate) rack: String,
-    /// The time that loading took, in milliseconds.
-    pub(crate) ms: u64,
-    /// The services declared with `Firebrick.service`.
-    pub(crate) services: Vec<Service>,
-    /// Sentences for the banner about settings that have no effect in this Ruby.
-    pub(crate) notes: Vec<String>,
-    /// How well the app's libraries work with fibers.
-    pub(crate) libraries: Vec<Library>,
+    pub(crate) facts: AppFacts,
     /// The processes that the `before_fork` hooks have started.
     pub(crate) jobs: Vec<u32>,
-    /// How the app's middleware handles files.
-    pub(crate) files: Vec<String>,
-    /// The size of its pool of connections to the database.
-    pub(crate) connections: Option<u32>,
     /// A sentence about the requests that it has repeated; `None` if it got none.
     pub(crate) warmed: Option<String>,
 }
@@ -229,16 +244,19 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
         [report::BOOTED, ref pairs @ ..] => {
             let all = |key: &'static str| pairs.chunks_exact(2).filter(move |pair| pair[0] == key);
             let value = |key| pairs.chunks_exact(2).find(|pair| pair[0] == key).map_or("", |pair| pair[1]);
-            TemplateMessage::Booted(Booted {
+            let facts = AppFacts {
                 ruby: value(booted::RUBY).into(),
                 rack: value(booted::RACK).into(),
-                ms: number(value(booted::MS)).unwrap_or(0),
+                took: Duration::from_millis(number(value(booted::MS)).unwrap_or(0)),
                 services: services(pairs)?,
                 notes: all(booted::NOTE).map(|pair| pair[1].to_owned()).collect(),
                 libraries: all(booted::FIBERS).filter_map(|pair| Library::from_fact(pair[1])).collect(),
-                jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
                 files: all(booted::FILES).map(|pair| pair[1].to_owned()).collect(),
                 connections: value(booted::CONNECTIONS).parse().ok(),
+            };
+            TemplateMessage::Booted(Booted {
+                facts,
+                jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
                 warmed: Some(value(booted::WARMED).to_owned()).filter(|text| !text.is_empty()),
             })
         }
@@ -355,25 +373,19 @@ mod tests {
 
     #[test]
     fn messages_are_decoded() {
-        let (services, notes) = (Vec::new(), vec!["no YJIT".to_owned()]);
-        let (ruby, rack) = ("ruby 3.1.2".to_owned(), "2.2".to_owned());
         let fact = "stops\tsqlite3\treads files with the thread";
-        let libraries = vec![Library::from_fact(fact).unwrap()];
-        let jobs = vec![42, 43];
         let files = vec!["mount\t".to_owned(), "rule\tRack::Static\t/app/public".to_owned()];
-        let files_too = files.clone();
-        let booted = Booted {
-            ruby,
-            rack,
-            ms: 12,
-            services,
-            notes,
-            libraries,
-            jobs,
-            files: files_too,
+        let facts = AppFacts {
+            ruby: "ruby 3.1.2".to_owned(),
+            rack: "2.2".to_owned(),
+            took: Duration::from_millis(12),
+            services: Vec::new(),
+            notes: vec!["no YJIT".to_owned()],
+            libraries: vec![Library::from_fact(fact).unwrap()],
+            files: files.clone(),
             connections: Some(5),
-            warmed: Some("warmed by 8 requests".to_owned()),
         };
+        let booted = Booted { facts, jobs: vec![42, 43], warmed: Some("warmed by 8 requests".to_owned()) };
         let booted = TemplateMessage::Booted(booted);
         let words = [
             "booted",
@@ -417,7 +429,7 @@ mod tests {
         let words = "booted ms 1 service pusher place config.ru:3 restart never stop_signal INT stop_timeout_ms 1500 \
                      prefix 0 service other place config.ru:9";
         let message = read(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
-        let TemplateMessage::Booted(Booted { services, .. }) = message else { panic!("{message:?}") };
+        let TemplateMessage::Booted(Booted { facts, .. }) = message else { panic!("{message:?}") };
         let pusher = Service {
             restart: Restart::Never,
             stop_signal: StopSignal::Int,
@@ -425,7 +437,7 @@ mod tests {
             prefix: false,
             ..Service::new("pusher", "config.ru:3", ServiceProgram::Block)
         };
-        assert_eq!(services, [pusher, Service::new("other", "config.ru:9", ServiceProgram::Block)]);
+        assert_eq!(facts.services, [pusher, Service::new("other", "config.ru:9", ServiceProgram::Block)]);
         for wrong in ["restart", "stop_signal", "stop_timeout_ms"] {
             let error = read(&["booted", "service", "pusher", wrong, "x"]).unwrap_err();
             assert!(error.to_string().contains("of the service pusher"), "{error}");

@@ -20,6 +20,7 @@ pub use allocator::jemalloc;
 pub(crate) use engine::seats;
 pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
+pub use message::AppFacts;
 pub(crate) use message::{Booted, TemplateMessage};
 pub use prepared::{Handoff, Prepared};
 use queue::{PoolIndex, Serial};

@@ -12,7 +12,7 @@
 use super::message;
 use super::prepared::command;
 use super::template::TemplateReport;
-use super::{BootConfig, Booted, Exit, ServiceOrder, Source, TemplateMessage};
+use super::{AppFacts, BootConfig, Booted, Exit, ServiceOrder, Source, TemplateMessage};
 use crate::messages::{Connections, Descriptors, End, NewLink, ThreadMessage};
 use crate::os;
 use crate::process::{ExitStatus, Generation, Process, WorkerSignal};
@@ -120,7 +120,8 @@ impl Spawner {
         let common = Arc::new(Common { generation, config, links, sizes, folder, pool, reports, workers });
         let rack = "as each worker loads it".to_owned();
         // Workers report how middleware handles files when they have loaded the app.
-        common.report(TemplateMessage::Booted(Booted { ruby, rack, notes, ..Booted::default() }));
+        let facts = AppFacts { ruby, rack, notes, ..AppFacts::default() };
+        common.report(TemplateMessage::Booted(Booted { facts, ..Booted::default() }));
         let acceptor = tokio::spawn(accept(listener, common.clone()));
         Ok(Spawner { common, acceptor })
     }

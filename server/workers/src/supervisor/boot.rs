@@ -57,7 +57,7 @@ impl Supervisor {
                 if let Some(text) = &booted.warmed {
                     self.log(format!("the app is loaded; {text}"));
                 }
-                self.app_loaded(FIRST, booted);
+                self.app_loaded(FIRST, booted.facts, &booted.jobs);
                 return Ok(());
             }
             Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),

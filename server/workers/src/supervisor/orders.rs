@@ -3,11 +3,11 @@
 use super::sizing::Sizing;
 use crate::process::ReleaseId;
 use crate::reconciler::{Caller, Capabilities, Row};
-use crate::spawner::{BootConfig, ServiceOrder, without_fork};
+use crate::spawner::{AppFacts, BootConfig, ServiceOrder, without_fork};
 use queue::{PoolIndex, Serial};
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
-use stats::{Library, ReloadStep, ReloadWish};
+use stats::{ReloadStep, ReloadWish};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -179,35 +179,6 @@ pub struct Processes {
     pub reforks: stats::ReforksSnapshot,
     /// The number of full garbage collections between requests, and their total duration.
     pub collections: (u64, Duration),
-}
-
-/// Facts about the app that a template reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppFacts {
-    /// The Ruby engine and version.
-    pub ruby: String,
-    pub rack: String,
-    /// The time that loading took.
-    pub took: Duration,
-    /// The services declared with `Firebrick.service`.
-    pub services: Vec<Service>,
-    /// Sentences about settings that have no effect in this Ruby, and about middleware that the server makes needless.
-    pub notes: Vec<String>,
-    /// How well the app's libraries work with fibers.
-    pub libraries: Vec<Library>,
-    /// How the app's middleware handles files, one line each.
-    pub files: Vec<String>,
-    /// The size of its pool of connections to the database, if Active Record has one.
-    pub connections: Option<u32>,
-}
-
-impl AppFacts {
-    /// Returns the notes to log when the server starts. Warnings about libraries are included only if
-    /// requests run on `fibers`.
-    pub fn notes(&self, fibers: bool) -> impl Iterator<Item = String> {
-        let warnings = self.libraries.iter().filter(move |_| fibers).filter_map(Library::warning);
-        self.notes.iter().cloned().chain(warnings)
-    }
 }
 
 /// Why the app could not be loaded.

@@ -78,30 +78,27 @@ impl Supervisor {
     }
 
     /// Records the facts about the app that a template reports.
-    pub(super) fn app_loaded(&mut self, generation: Generation, booted: Booted) {
-        self.jobs_started(generation, &booted.jobs);
-        let Booted { ruby, rack, ms, services, notes, libraries, files, connections, .. } = booted;
-        let took = Duration::from_millis(ms);
+    pub(super) fn app_loaded(&mut self, generation: Generation, facts: AppFacts, jobs: &[u32]) {
+        self.jobs_started(generation, jobs);
         if let Some(template) = self.templates.get_mut(&generation) {
-            template.facts =
-                Some(AppFacts { ruby, rack, took, services, notes, libraries, files, connections });
+            template.facts = Some(facts);
         }
     }
 
     /// Handles the report that a template other than the first has loaded the app.
     fn booted(&mut self, generation: Generation, booted: Booted) {
-        let warmed = booted.warmed.clone();
-        self.app_loaded(generation, booted);
+        let Booted { facts, jobs, warmed } = booted;
+        self.app_loaded(generation, facts.clone(), &jobs);
         let brought_by = self.reconciler.brought_by(generation);
         let Some(template) = self.templates.get(&generation) else { return };
         // A template that does not read messages now is about to be replaced.
         let _ = template.process.tell(&message::unlink(&self.options.boot.unlink));
-        if let Some(facts) = template.facts.clone().filter(|_| brought_by != Some(ReloadKind::Refork)) {
+        if brought_by != Some(ReloadKind::Refork) {
             facts.notes(self.has_fibers()).for_each(|note| self.log(note));
             match (brought_by, warmed) {
                 (None, None) => self.log("a new template has loaded the app".to_owned()),
                 (None, Some(warmed)) => self.log(format!("a new template has loaded the app; {warmed}")),
-                (Some(_), Some(warmed)) => self.reconciler.warmed(generation, warmed),
+                (Some(_), Some(text)) => self.see(Change::Warming { generation, text }),
                 (Some(_), None) => {}
             }
             self.declared(generation, facts);

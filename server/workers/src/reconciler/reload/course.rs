@@ -33,27 +33,20 @@ impl Reconciler {
         self.vacate(serving);
     }
 
-    /// Takes the news that the new template has loaded the app, and what it does before it can fork.
+    /// Takes the news that the new template has loaded the app, and what it does or has done before it can fork.
     pub(in crate::reconciler) fn warming(&mut self, generation: Generation, text: String) {
-        let is_new = self.brought_by(generation).is_some();
-        if let State::Booting { loaded: loaded @ false } = &mut self.rules.reload.state
-            && is_new
-        {
-            *loaded = true;
-            self.say_loaded();
+        if matches!(self.rules.reload.state, State::Booting { .. }) && self.brought_by(generation).is_some() {
+            self.loaded();
             self.step(text);
         }
     }
 
-    fn say_loaded(&mut self) {
+    /// Says once that the new template has loaded the app.
+    fn loaded(&mut self) {
+        let State::Booting { loaded: loaded @ false } = &mut self.rules.reload.state else { return };
+        *loaded = true;
         let seconds = self.reload_seconds();
         self.step(format!("the app is loaded ({seconds:.1} s)"));
-    }
-
-    /// Takes the sentence about the requests that the new template has repeated.
-    fn take_warmed(&mut self) -> Option<String> {
-        let new = self.rules.reload.course.new;
-        self.generation(new)?.warmed.take()
     }
 
     /// Takes the result of the probe or of the comparison.
@@ -149,12 +142,8 @@ impl Reconciler {
             State::Booting { .. } if refork && facts.new.template != Template::Up => return false,
             State::Booting { .. } if refork => self.roll_new(),
             State::Booting { loaded } => {
-                let is_up = facts.new.template == Template::Up;
-                if is_up && !*loaded {
-                    *loaded = true;
-                    self.say_loaded();
-                } else if is_up && let Some(text) = self.take_warmed() {
-                    self.step(text);
+                if facts.new.template == Template::Up && !*loaded {
+                    self.loaded();
                 } else if is_gone(facts.new) {
                     self.revert("its template has ended");
                 } else if facts.new.ready > 0 {
