@@ -42,7 +42,7 @@ server: setup
 # As `build`, but optimised as for packages: target/dist/firebrick. Takes several times as long, and twice that if there is no profile yet.
 # -addrsig: see server/cli/build.rs.
 optimised: setup
-	@flags=$$(script/profile) && export CFLAGS="$$CFLAGS $$(script/profile c)" && set -x && \
+	@flags=$$(script/profile) && export CFLAGS="$$CFLAGS $$(script/profile c)" SOURCE_DATE_EPOCH=$$(script/profile time) && set -x && \
 	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 

@@ -27,8 +27,7 @@ module Packages
 
       fill(root)
       file = File.join(ROOT, "dist", "firebrick_#{@build.version}_#{@build.target.architecture}.deb")
-      Packages.run("cargo", "deb", "--no-build", "--no-strip", "--package", "cli", "--deb-version", @build.version, "--output", file, *(["--target", @build.target.triple] if @build.target.foreign?),
-                   env: { "SOURCE_DATE_EPOCH" => @build.time.to_s })
+      Packages.run("cargo", "deb", "--no-build", "--no-strip", "--package", "cli", "--deb-version", @build.version, "--output", file, *(["--target", @build.target.triple] if @build.target.foreign?))
       FileUtils.rm_rf(root)
       file
     end

@@ -17,7 +17,6 @@ module Packages
       folder = fill(File.join(ROOT, "dist", "gem"))
       spec = specification(folder)
       file = File.join(ROOT, "dist", spec.file_name)
-      ENV["SOURCE_DATE_EPOCH"] ||= @build.time.to_s
       Dir.chdir(folder) do
         Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) do
           Gem::Package.build(spec, false, true, file)
