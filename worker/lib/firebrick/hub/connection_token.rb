@@ -21,6 +21,8 @@ module Firebrick
         ext = identifiers.compact.transform_values do |value|
           value.respond_to?(:to_gid_param) ? value.to_gid_param : value
         end
+        raise ArgumentError, "a token needs an identifier that is not nil" if ext.empty?
+
         now = Time.now.to_i
         claims = { ext: JSON.generate(ext), exp: now + Integer(expires_in), iat: now }
         text = [HEADER, claims].map { |part| encode(JSON.generate(part)) }.join(".")
@@ -33,9 +35,11 @@ module Firebrick
         return unless signed?(text, signature)
 
         header, claims = text.split(".").map { |part| JSON.parse(part.tr("-_", "+/").unpack1("m")) }
-        return unless header["alg"] == HEADER[:alg] && in_force?(claims)
+        return unless header["alg"] == HEADER[:alg] && !header.key?("crit") && in_force?(claims)
 
-        located(claims["ext"])
+        ext = claims["ext"]
+        ext = JSON.parse(ext) if ext.is_a?(String)
+        located(ext) if ext.is_a?(Hash)
       rescue JSON::ParserError
         nil
       end
@@ -74,7 +78,7 @@ module Firebrick
       end
 
       def secret
-        ENV.values_at(*SECRETS, Streams::SECRET).compact.first || turbo_key ||
+        ENV.values_at(*SECRETS, Streams::SECRET).find { |one| one && !one.strip.empty? } || turbo_key ||
           raise(KeyError, "no secret to sign a token: set #{Streams::SECRET} for the server and its app")
       end
 

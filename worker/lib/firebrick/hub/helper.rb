@@ -19,6 +19,9 @@ module Firebrick
       #
       #   <%= firebrick_cable_meta_tags current_user: current_user %>
       def firebrick_cable_meta_tags(expires_in: 3600, param: "jid", path: Hub.mount_path, **identifiers)
+        # Without a user the app decides in `connect`.
+        return if identifiers.compact.empty?
+
         token = Hub.connection_token(expires_in: expires_in, **identifiers)
         contents = { "action-cable-url" => "#{path}?#{param}=#{token}", "cable-token" => token,
                      "cable-token-param" => param }
