@@ -145,7 +145,8 @@ class HubTokenRailsTest < Case
   def bearer_of(own, path) = get("/hub/bearer?#{URI(path).query}", to: own, headers: { "Host" => "127.0.0.1" }).body
 
   it "has the identifiers and records of its token in channels" do
-    own = hub(env: { "FIREBRICK_HUB_SECRET" => SECRET })
+    # An empty variable is none.
+    own = hub(env: { "FIREBRICK_HUB_SECRET" => SECRET, "FIREBRICK_JWT_SECRET" => "" })
     assert_status 204, post("/hub/publish_entry", "text=tom", to: own, headers: FORM)
     one, other = %w[tom eve].map { |user| bearer(own, address_for(own, user)).subscribed(ROOM) }
     { one => { user: "tom", entry: "tom" }, other => { user: "eve", entry: nil } }.each do |each, known|
@@ -168,6 +169,11 @@ class HubTokenRailsTest < Case
     late = bearer(own, path).subscribed(ROOM)
     late.perform(ROOM, "count")
     late.wait_for(message: { count: 1, user: "tom", entry: nil })
+    # The app refuses the tokens that the server refuses: claims of another kind, critical extensions, a signature with an empty key.
+    refused = [{ mercure: {} }, { ext: nil }, { ext: 7 }, { ext: [1] }, { ext: "[1]" }].map { |claims| JsonWebToken.of(claims, SECRET) }
+    refused << JsonWebToken.of({ ext: {} }, SECRET, crit: []) << JsonWebToken.of({ ext: {} }, "")
+    refused.each { |shown| assert_equal "null", bearer_of(own, "/cable?jid=#{shown}"), shown }
+    assert_empty get("/hub/head_of_page", to: own, headers: { "Host" => "127.0.0.1" }).body.strip, "a visitor without identifiers has no token"
     { path => '{"user":"tom"}', "#{path}x" => "null", "/cable" => "null" }.each { |address, known| assert_equal known, bearer_of(own, address) }
   end
 end

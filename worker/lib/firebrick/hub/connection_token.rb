@@ -18,13 +18,8 @@ module Firebrick
       # Returns a token. Records stand for their Global IDs.
       # expires_in:: seconds
       def generate(identifiers, expires_in)
-        ext = identifiers.compact.transform_values do |value|
-          value.respond_to?(:to_gid_param) ? value.to_gid_param : value
-        end
-        raise ArgumentError, "a token needs an identifier that is not nil" if ext.empty?
-
         now = Time.now.to_i
-        claims = { ext: JSON.generate(ext), exp: now + Integer(expires_in), iat: now }
+        claims = { ext: ext_of(identifiers), exp: now + Integer(expires_in), iat: now }
         text = [HEADER, claims].map { |part| encode(JSON.generate(part)) }.join(".")
         "#{text}.#{encode(sign(text))}"
       end
@@ -35,11 +30,7 @@ module Firebrick
         return unless signed?(text, signature)
 
         header, claims = text.split(".").map { |part| JSON.parse(part.tr("-_", "+/").unpack1("m")) }
-        return unless header["alg"] == HEADER[:alg] && !header.key?("crit") && in_force?(claims)
-
-        ext = claims["ext"]
-        ext = JSON.parse(ext) if ext.is_a?(String)
-        located(ext) if ext.is_a?(Hash)
+        located(claims["ext"]) if usual?(header) && in_force?(claims)
       rescue JSON::ParserError
         nil
       end
@@ -51,11 +42,25 @@ module Firebrick
         end
       end
 
-      # Returns identifiers by name, with the records for which texts stand. A record that is gone is left out.
+      # Returns identifiers by name, with the records for which texts stand; nil if they are no object. A record that is
+      # gone is left out.
       # ext:: a JSON text, or an object
       def located(ext)
         ext = JSON.parse(ext) if ext.is_a?(String)
-        ext.to_h { |name, value| [name.to_sym, value_of(value)] }.compact
+        ext.to_h { |name, value| [name.to_sym, value_of(value)] }.compact if ext.is_a?(Hash)
+      end
+
+      # Returns the claim of identifiers; a token without any would let a visitor in without `connect`.
+      def ext_of(identifiers)
+        known = identifiers.compact
+        raise ArgumentError, "a token needs an identifier that is not nil" if known.empty?
+
+        JSON.generate(known.transform_values { |one| one.respond_to?(:to_gid_param) ? one.to_gid_param : one })
+      end
+
+      # Critical extensions (RFC 7515, section 4.1.11) are unknown here.
+      def usual?(header)
+        header["alg"] == HEADER[:alg] && !header.key?("crit")
       end
 
       # Digests are compared, so the time does not tell how much of the signature is right.

@@ -15,7 +15,7 @@ module Firebrick
       end
 
       # Returns elements of the head by which Rails' JavaScript and AnyCable's connect with a token, so the app is not
-      # called for it.
+      # called for it; nil if all identifiers are nil.
       #
       #   <%= firebrick_cable_meta_tags current_user: current_user %>
       def firebrick_cable_meta_tags(expires_in: 3600, param: "jid", path: Hub.mount_path, **identifiers)
