@@ -313,11 +313,18 @@ where
                 continue;
             }
         };
-        make_room(&mut connections, &mut tasks).await;
+        // With responses in parts on all connections, room may come late.
+        let is_taken = tokio::select! {
+            () = make_room(&mut connections, &mut tasks) => false,
+            _ = &mut taken => true,
+        };
         let requested = Requested::default();
         let task =
             tasks.spawn_local(serve(stream, caller, Rc::clone(&source), gate.clone(), requested.clone()));
         connections.add(client, Instant::now(), requested, task);
+        if is_taken {
+            break;
+        }
     }
     // The listening socket belongs to another program now. Open connections still get their responses.
     drop((accept, taken));
@@ -453,27 +460,67 @@ fn random_token() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connections::MAX_CONNECTIONS;
     use crate::routes::OrderBody;
     use hyper::Response;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::oneshot;
 
-    /// Sends its text when it comes.
-    struct Patient(Cell<Option<oneshot::Receiver<String>>>);
+    const REQUEST: &[u8] = b"POST /reload HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    /// Sends its texts when they come, one to each request.
+    struct Patient(RefCell<Vec<oneshot::Receiver<String>>>);
 
     impl Respond for Patient {
         async fn respond<B: OrderBody>(&self, _: Request<B>, _: Option<&Gate>) -> Response<Reply> {
-            Response::new(Reply::later(self.0.take().expect("one request")))
+            Response::new(Reply::later(self.0.borrow_mut().pop().expect("a text")))
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handover_does_not_wait_for_responses_in_parts() {
+        let (_texts, receivers): (Vec<_>, Vec<_>) = (0..=MAX_CONNECTIONS).map(|_| oneshot::channel()).unzip();
+        let (mut clients, mut streams) = (Vec::new(), Vec::new());
+        for _ in 0..=MAX_CONNECTIONS {
+            let (mut client, stream) = tokio::io::duplex(1 << 20);
+            client.write_all(REQUEST).await.unwrap();
+            clients.push(client);
+            streams.push(stream);
+        }
+        let streams = RefCell::new(streams);
+        let accept = async || {
+            let next = streams.borrow_mut().pop();
+            match next {
+                Some(stream) => Ok((stream, ControlPeer::Process(Some(1)), ControlCaller::User(None))),
+                None => std::future::pending().await,
+            }
+        };
+        let source = Rc::new(Patient(RefCell::new(receivers)));
+        let (sender, taken) = watch::channel(HandedOverFiles::default());
+        let hands_over = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert!(streams.borrow().is_empty(), "the last one waits for room");
+            sender.send_replace(Some(Vec::new()));
+            tokio::time::timeout(DEADLINE, sender.closed()).await
+        };
+        let ended = tokio::task::LocalSet::new()
+            .run_until(async {
+                tokio::select! {
+                    never = accept_all(accept, source, None, taken) => match never {},
+                    ended = hands_over => ended,
+                }
+            })
+            .await;
+        assert_eq!(ended, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_response_in_parts_has_a_day_and_more() {
         let (send, text) = oneshot::channel();
         let (mut client, stream) = tokio::io::duplex(1 << 16);
-        let source = Rc::new(Patient(Cell::new(Some(text))));
+        let source = Rc::new(Patient(RefCell::new(vec![text])));
         let later = async {
-            client.write_all(b"POST /reload HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            client.write_all(REQUEST).await.unwrap();
             let ends_at = tokio::time::Instant::now() + Duration::from_secs(30 * 3600);
             let (mut received, mut send) = (Vec::new(), Some(send));
             while client.read_buf(&mut received).await.unwrap() > 0 {
