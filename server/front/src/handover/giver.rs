@@ -208,8 +208,7 @@ impl Successor {
         signal(&self.child, Signal::TERM);
         if self.exited(END).await.is_none() {
             // The new program's template notices and cleans up.
-            let _ = self.child.kill();
-            sys::process::reap(self.child);
+            sys::process::kill(self.child);
         }
     }
 
@@ -296,8 +295,7 @@ fn signal(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-fn abandon(mut child: Child, why: &str) -> String {
-    let _ = child.kill();
-    sys::process::reap(child);
+fn abandon(child: Child, why: &str) -> String {
+    sys::process::kill(child);
     why.to_owned()
 }

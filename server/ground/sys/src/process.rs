@@ -46,6 +46,12 @@ pub const KEPT: Duration = Duration::from_secs(30);
 /// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
 const SHORT: usize = 2_048;
 
+/// Kills a child and reaps it, as [`reap`] does. It may have exited already.
+pub fn kill(mut child: Child) {
+    let _ = child.kill();
+    reap(child);
+}
+
 /// Reaps a child that is ending, and does not wait for that: one that was killed while it waits for a file server
 /// ends when the file server answers.
 pub fn reap(mut child: Child) {

@@ -113,8 +113,6 @@ pub(super) struct Census {
     pub(super) template: Template,
     /// Workers that are ready.
     pub(super) ready: usize,
-    /// Workers that are being forked, boot or are ready; that is, all that are not leaving.
-    pub(super) staying: usize,
     /// All workers, including those that are leaving.
     pub(super) all: usize,
 }
@@ -128,17 +126,18 @@ impl Reconciler {
                 .workers_of(number)
                 .filter(|worker| worker.state == State::Up && !worker.baseline)
                 .count(),
-            staying: self.workers_of(number).filter(|worker| worker.is_staying()).count(),
             all: self.workers_of(number).count(),
         }
     }
 
     /// Returns the number of ready workers of other generations than `number`, not counting those on trial.
     pub(super) fn others_ready(&self, number: Generation) -> usize {
-        let serves = |w: &&Worker| {
-            w.state == State::Up && !w.baseline && w.generation != number && self.is_in_service(w.generation)
-        };
-        self.workers().filter(serves).count()
+        self.workers().filter(|worker| worker.generation != number && self.serves(worker)).count()
+    }
+
+    /// Returns whether a worker is ready, and neither on trial nor a baseline.
+    pub(super) fn serves(&self, worker: &Worker) -> bool {
+        worker.state == State::Up && !worker.baseline && self.is_in_service(worker.generation)
     }
 
     pub(super) fn is_in_service(&self, number: Generation) -> bool {

@@ -198,11 +198,7 @@ fn ask(mut socket: &UnixStream, bytes: &[u8], within: Duration) -> io::Result<Op
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // The process may have exited already and only needs reaping.
-            let _ = child.kill();
-            sys::process::reap(child);
-        }
+        self.child.take().into_iter().for_each(sys::process::kill);
     }
 }
 

@@ -249,10 +249,7 @@ impl Drop for Template {
         self.reader.abort();
         let known = self.known.take();
         match std::mem::replace(&mut self.process, Process::Gone) {
-            Process::Ours(child) => {
-                known.inspect(|known| known.signal(Signal::KILL));
-                sys::process::reap(child);
-            }
+            Process::Ours(child) => sys::process::kill(child),
             // The end of its socket makes it exit, unless it hangs.
             Process::Adopted => drop(known.inspect(|known| known.signal(Signal::KILL))),
             // The end of the socket is enough.

@@ -123,7 +123,6 @@ impl Reconciler {
     fn go_on(&mut self) -> bool {
         let (facts, now) = (self.reload_facts(), self.now);
         let (on_trial, unpaired) = (self.on_trial(), self.shadowed(now).is_none());
-        let is_back = self.is_back();
         let is_gone = |census: Census| census.template == Template::Gone;
         let refork = self.rules.reload.is_refork();
         match &mut self.rules.reload.state {
@@ -213,25 +212,27 @@ impl Reconciler {
                 self.rules.reload.state = State::Rolling { ready: 0, deaths: 0 };
                 self.step("the old template has died, so the new code takes over after all".to_owned());
             }
-            State::Returning { .. } if !is_back => return false,
-            State::Returning { failure } => match failure.take() {
-                Some(reason) => self.finish(ReloadOutcome::Failed, reason),
-                None => self.finish(ReloadOutcome::Undone, "the old code serves again".to_owned()),
-            },
+            State::Returning { failure } => {
+                let failure = failure.clone();
+                if !self.is_back() {
+                    return false;
+                }
+                match failure {
+                    Some(reason) => self.finish(ReloadOutcome::Failed, reason),
+                    None => self.finish(ReloadOutcome::Undone, "the old code serves again".to_owned()),
+                }
+            }
         }
         true
     }
 
     /// Returns whether no worker of the new code stays, whichever template has forked it, and others serve.
     fn is_back(&self) -> bool {
-        let is_new =
-            |worker: &Worker| self.release_of(worker.generation) == Some(self.rules.reload.course.release);
-        let serves = |worker: &Worker| {
-            worker.state == workers::State::Up && !worker.baseline && self.is_in_service(worker.generation)
-        };
-        let mut workers = self.workers();
-        let others = self.wanted() == 0 || self.workers().any(|worker| serves(worker) && !is_new(worker));
-        others && !workers.any(|worker| worker.is_staying() && is_new(worker))
+        let release = self.rules.reload.course.release;
+        let is_new = |worker: &Worker| self.release_of(worker.generation) == Some(release);
+        let has_left = !self.workers().any(|worker| worker.is_staying() && is_new(worker));
+        has_left
+            && (self.wanted() == 0 || self.workers().any(|worker| self.serves(worker) && !is_new(worker)))
     }
 
     // The steps.
